@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use tune::Evidence;
+use tune::sample::TcpSample;
 
 use crate::connect::{is_connect_decided, start_connect};
 use crate::control::TransferControl;
 use crate::error::DataError;
 use crate::job::TransferSettings;
 use crate::locks::lock;
-use crate::os::tcp_info::{self, TcpInfo};
+use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::pull::ReaderContext;
 use crate::stream::{DataStream, set_handshake_options};
@@ -57,7 +58,7 @@ struct DialerTransfer {
     /// Of connections that have ended.
     stats: Evidence,
     /// The kernel's counts for the open connection before.
-    before: TcpInfo,
+    before: TcpSample,
     joined: Instant,
 }
 
@@ -98,8 +99,8 @@ impl Dialer {
     /// Smoothed round-trip time of the connection, as the kernel sees it; `None` without one.
     pub fn rtt(&self) -> Option<Duration> {
         let open = lock(&self.now).open.clone()?;
-        let micros = tcp_info::tcp_info(open.as_fd()).ok()?.rtt_us;
-        (micros > 0).then(|| Duration::from_micros(micros.into()))
+        let rtt = tcp_info::tcp_info(open.as_fd()).ok()?.smoothed_rtt;
+        (!rtt.is_zero()).then_some(rtt)
     }
 
     /// The connection and further ones belong to a transfer from now on, until [`Dialer::leave_transfer`].
@@ -111,7 +112,7 @@ impl Dialer {
         now.work = Some(DialerTransfer {
             control: Arc::clone(duty.control),
             stats: Evidence::default(),
-            before: TcpInfo::default(),
+            before: TcpSample::default(),
             joined: Instant::now(),
         });
         if let Some(stream) = now.open.take() {

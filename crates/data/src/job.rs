@@ -3,7 +3,7 @@
 use proto::ranges::RangeSet;
 use tune::Evidence;
 
-pub use crate::control::{StreamSample, TransferControl};
+pub use crate::control::TransferControl;
 pub use crate::settings::TransferSettings;
 
 /// A finished transfer.

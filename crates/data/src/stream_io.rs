@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
 use tune::Evidence;
+use tune::limiter::Role;
+use tune::sample::TcpSample;
 
 use crate::error::DataError;
-use crate::os::tcp_info::{self, TcpInfo};
+use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
@@ -26,7 +28,7 @@ const DRAIN_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::fr
 pub(crate) struct StreamIo<'t> {
     transfer: &'t ActiveTransfer,
     stream: Arc<DataStream>,
-    before: TcpInfo,
+    before: TcpSample,
     joined: Instant,
     /// Bytes that the peer had acknowledged when somebody last looked.
     acknowledged: u64,
@@ -288,13 +290,13 @@ impl<'t> StreamIo<'t> {
 
     /// Whether our FIN, and so every byte before it, is acknowledged.
     fn acknowledged(&self) -> Result<bool, DataError> {
-        let info = tcp_info::tcp_info(self.stream.as_fd()).map_err(|e| self.wire_error(e))?;
+        let state = tcp_info::tcp_state(self.stream.as_fd()).map_err(|e| self.wire_error(e))?;
         // A reset closes the connection too, and leaves its error.
         if let Ok(Some(error)) = self.stream.transport().socket().take_error() {
             return Err(self.wire_error(error));
         }
         Ok(!matches!(
-            info.state,
+            state,
             tcp_info::ESTABLISHED
                 | tcp_info::FIN_WAIT1
                 | tcp_info::CLOSE_WAIT
@@ -329,33 +331,28 @@ impl<'t> StreamIo<'t> {
 }
 
 /// The kernel's accounts of a stream that has been at work since `joined`, when it showed `before`.
-pub(crate) fn stream_evidence(stream: &DataStream, before: &TcpInfo, joined: Instant) -> Evidence {
-    let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
-    let memory = tcp_info::socket_memory(stream.as_fd()).unwrap_or_default();
-    let us = Duration::from_micros;
+pub(crate) fn stream_evidence(
+    stream: &DataStream,
+    before: &TcpSample,
+    joined: Instant,
+) -> Evidence {
+    let mut now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+    // A socket that broke has no memory to show: its buffers stay zero.
+    let _ = tcp_info::add_socket_memory(stream.as_fd(), &mut now);
+    let role = now.role().unwrap_or(Role::Receiver);
+    let stats = now.since(before, role);
     Evidence {
-        retransmits: now
-            .total_retrans
-            .saturating_sub(before.total_retrans)
-            .into(),
-        // The kernel shows "unknown" as all ones.
-        min_rtt: if now.min_rtt_us == u32::MAX {
-            Duration::ZERO
-        } else {
-            us(now.min_rtt_us.into())
+        retransmits: now.retransmits.saturating_sub(before.retransmits),
+        min_rtt: now.min_rtt,
+        smoothed_rtt: now.smoothed_rtt,
+        // The other direction carries acknowledgements only; its buffer says nothing.
+        buffer_bytes: match role {
+            Role::Sender => now.send_buffer,
+            Role::Receiver => now.receive_buffer,
         },
-        smoothed_rtt: us(now.rtt_us.into()),
-        // The other direction carries acknowledgements; its buffer says nothing.
-        buffer_bytes: if sends(&now) {
-            memory.sndbuf.into()
-        } else {
-            memory.rcvbuf.into()
-        },
-        busy_time: us(now.busy_us.saturating_sub(before.busy_us)),
-        rwnd_limited: us(now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us)),
-        sndbuf_limited: us(now
-            .sndbuf_limited_us
-            .saturating_sub(before.sndbuf_limited_us)),
+        busy_time: stats.busy_time,
+        rwnd_limited: stats.rwnd_limited,
+        sndbuf_limited: stats.sndbuf_limited,
         stream_time: joined.elapsed(),
         ..Evidence::default()
     }
@@ -372,33 +369,6 @@ impl Drop for StreamIo<'_> {
     }
 }
 
-/// Whether a connection has carried more away from this end than to it.
-fn sends(info: &TcpInfo) -> bool {
-    // Linux before 4.19 does not count what was sent. What was acknowledged has the SYN in it.
-    let sent = info.bytes_sent.max(info.bytes_acked.saturating_sub(1));
-    sent > info.bytes_received
-}
-
 fn recv(stream: &DataStream, buf: &mut [u8]) -> io::Result<usize> {
     stream.transport().recv(buf)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_sends_shows_on_old_kernels_too() {
-        let counts = |bytes_sent, bytes_acked, bytes_received| TcpInfo {
-            bytes_sent,
-            bytes_acked,
-            bytes_received,
-            ..TcpInfo::default()
-        };
-        assert!(sends(&counts(500, 1, 0)));
-        assert!(sends(&counts(0, 501, 20)));
-        assert!(!sends(&counts(0, 1, 0)));
-        assert!(!sends(&counts(0, 1, 500)));
-        assert!(!sends(&counts(20, 21, 500)));
-    }
 }

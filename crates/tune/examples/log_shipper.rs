@@ -1,34 +1,34 @@
-//! `tune::streams::auto` for something that is neither FTP nor TCP: how many connections a log shipper
-//! opens to a collector.
+//! `tune::streams::auto` for a protocol that is neither FTP nor TCP: the number of connections from a log
+//! shipper to its collector.
 //!
-//! The collector grants each connection 256 KB of unanswered records (as HTTP/2 grants flow-control
-//! credit), answers after 40 ms, and takes 30 MB/s over all of them together; what comes faster waits in
-//! its inbox. After ten seconds the collector gets a neighbour's half of the machine.
+//! The collector grants each connection 256 KB of unanswered records, as HTTP/2 grants flow-control credit
+//! (RFC 9113 §5.2). It answers after 40 ms and processes 30 MB/s over all connections; faster records wait in
+//! its inbox. After ten seconds its capacity doubles.
 //!
-//! The shipper tells `auto` what it sees, in `auto`'s words: unanswered bytes are in flight, the credit
-//! is the peer's window, time without credit is time limited by that window, and the time until an
-//! answer is the round trip. `auto` says how many connections there should be. Nothing here waits or
-//! opens a socket: the collector is arithmetic on a clock of the program's own.
+//! The shipper translates its state for `auto`: unanswered bytes are in flight, the credit is the peer's
+//! window, time without credit is time with a full window, and the time until an answer is the round trip.
+//! `auto` answers with the number of connections. Nothing here waits or opens a socket: the collector is
+//! simulated, with a clock of its own.
 //!
 //! ```text
 //! cargo run -p tune --example log_shipper
 //! ```
 
-#![allow(clippy::print_stdout, reason = "it tells what it does")]
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::time::Duration;
 
 use tune::sample::TcpSample;
 use tune::streams::auto::{AutoLimits, AutoTuner, TransferSample, TransferSetting};
 
-/// Most bytes that a connection may have unanswered.
+/// Largest number of unanswered bytes of a connection.
 const CREDIT: u64 = 256_000;
-/// Until an answer comes from a collector that has nothing else to do.
+/// Time until an answer from an idle collector.
 const ANSWER: Duration = Duration::from_millis(40);
-/// The program's clock ticks so often.
+/// Step of the simulated clock.
 const TICK: Duration = Duration::from_millis(5);
 
-/// All connections and the collector behind them.
+/// All connections and the collector.
 struct Shipper {
     now: Duration,
     connections: u64,
@@ -36,12 +36,12 @@ struct Shipper {
     answered: u64,
     /// Records in the collector's inbox, bytes.
     inbox: u64,
-    /// Time that the connections had no credit.
-    held: Duration,
+    /// Time for which the connections had no credit.
+    without_credit: Duration,
 }
 
 impl Shipper {
-    /// Rate that the collector takes, bytes per second.
+    /// Rate at which the collector processes records, bytes per second.
     fn capacity(&self) -> u64 {
         if self.now < Duration::from_secs(10) {
             30_000_000
@@ -50,31 +50,31 @@ impl Shipper {
         }
     }
 
-    /// Time until an answer: the inbox comes first.
+    /// Time until an answer, including the wait in the inbox.
     fn round_trip(&self) -> Duration {
         ANSWER + Duration::from_secs_f64(self.inbox as f64 / self.capacity() as f64)
     }
 
-    /// One tick: every connection sends all its credit each round trip.
-    fn pass(&mut self) {
+    /// Advances the clock by one step. Every connection sends its whole credit each round trip.
+    fn advance(&mut self) {
         self.now += TICK;
         let per_tick = |rate: u64| rate / 1000 * 5;
         let offered = per_tick(self.connections * CREDIT * 1000 / 40);
-        let taken = per_tick(self.capacity()).min(self.inbox + offered);
-        // No more can wait than the credit that no answer is on its way for.
+        let processed = per_tick(self.capacity()).min(self.inbox + offered);
+        // The inbox holds at most the credit that is not on its way.
         let most = (self.connections * CREDIT).saturating_sub(self.capacity() / 25);
-        self.inbox = (self.inbox + offered - taken).min(most);
-        self.answered += taken;
+        self.inbox = (self.inbox + offered - processed).min(most);
+        self.answered += processed;
         if self.inbox == 0 {
-            self.held += TICK;
+            self.without_credit += TICK;
         }
     }
 
-    fn looks(&self) -> Vec<TcpSample> {
-        let look = |stream| TcpSample {
+    fn samples(&self) -> Vec<TcpSample> {
+        let sample = |stream| TcpSample {
             stream,
             at: self.now,
-            bytes: self.answered / self.connections,
+            bytes_acked: self.answered / self.connections,
             smoothed_rtt: self.round_trip(),
             min_rtt: ANSWER,
             unsent: CREDIT,
@@ -82,10 +82,10 @@ impl Shipper {
             cwnd: CREDIT,
             peer_window: CREDIT,
             busy_time: self.now,
-            rwnd_limited: self.held,
+            rwnd_limited: self.without_credit,
             ..TcpSample::default()
         };
-        (0..self.connections).map(look).collect()
+        (0..self.connections).map(sample).collect()
     }
 }
 
@@ -95,7 +95,7 @@ fn main() {
         connections: 1,
         answered: 0,
         inbox: 0,
-        held: Duration::ZERO,
+        without_credit: Duration::ZERO,
     };
     let limits = AutoLimits {
         min_streams: 1,
@@ -103,18 +103,18 @@ fn main() {
         congestion_controls: Vec::new(),
         may_pace: false,
     };
-    let mut auto = AutoTuner::new(limits, 1);
+    let mut tuner = AutoTuner::new(limits, 1);
     let mut due = Duration::ZERO;
     while shipper.now < Duration::from_secs(30) {
-        shipper.pass();
+        shipper.advance();
         if shipper.now < due {
             continue;
         }
-        let decisions = auto.on_sample(&TransferSample {
+        let decisions = tuner.on_sample(&TransferSample {
             at: shipper.now,
             bytes_moved: shipper.answered,
             bytes_left: None,
-            streams: &shipper.looks(),
+            streams: &shipper.samples(),
             streams_opening: 0,
             congestion_control: "credit",
             rate_limit: None,
@@ -125,9 +125,9 @@ fn main() {
             }
             println!("{:6.2} s  {}", decision.at.as_secs_f64(), decision.reason);
         }
-        due = shipper.now + auto.next_sample_in();
+        due = shipper.now + tuner.next_sample_in();
     }
-    let verdict = auto.verdict();
+    let verdict = tuner.verdict();
     println!(
         "{} connections; limited by the {}; {}",
         verdict.streams,

@@ -1,28 +1,30 @@
-//! How long to wait before another attempt: doubling, bounded, with jitter.
+//! Exponential backoff between attempts, bounded and with jitter.
 //!
-//! The jitter keeps many clients that lost the same server from coming back in the same instant.
+//! The jitter keeps clients that lost the same server from reconnecting at the same moment.
 
 use std::time::Duration;
 
 use units::splitmix;
 
-/// The wait before the first retry.
+/// Longest wait before the first retry.
 pub const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// No wait is longer than this.
+/// Longest wait before any retry.
 pub const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The wait before retry number `retry` (from 1): 1 s doubling to 30 s, of which a part between
-/// one half and the whole is taken, chosen by `seed` and `retry` alone.
+/// Wait before retry number `retry` (from 1): between half and all of 1 s, doubled for every further
+/// retry up to 30 s. The same `seed` and `retry` always give the same wait.
 pub fn delay(retry: u32, seed: u64) -> Duration {
+    // The bound keeps the shift in range; LONGEST is reached long before.
     let doublings = retry.saturating_sub(1).min(16);
     let full = FIRST_DELAY.saturating_mul(1 << doublings).min(MAX_DELAY);
     let half = full / 2;
+    // The retry number goes into the upper half, so that seeds that count upwards do not meet it.
     half + half.mul_f64(fraction(seed ^ u64::from(retry).rotate_left(32)))
 }
 
-/// A number in 0..1 from the bits of `x`.
+/// A pseudo-random number in 0..1, derived from `x`.
 fn fraction(x: u64) -> f64 {
-    // 53 bits are what a double holds exactly.
+    // A double holds 53 bits exactly.
     (splitmix::first(x) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
@@ -32,7 +34,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn doubles_to_the_bound() {
+    fn delays_double_up_to_the_maximum() {
         for (retry, full) in [(1, 1), (2, 2), (3, 4), (5, 16), (6, 30), (60, 30)] {
             let wait = delay(retry, 7);
             assert!(wait >= Duration::from_secs(full) / 2, "{retry}: {wait:?}");
@@ -41,14 +43,14 @@ mod tests {
     }
 
     #[test]
-    fn seeds_spread() {
+    fn different_seeds_give_different_delays() {
         let waits: std::collections::HashSet<_> = (0..100).map(|seed| delay(3, seed)).collect();
         assert!(waits.len() > 90);
     }
 
     proptest! {
         #[test]
-        fn always_bounded(retry: u32, seed: u64) {
+        fn every_delay_is_within_its_bounds_and_reproducible(retry: u32, seed: u64) {
             let wait = delay(retry, seed);
             prop_assert!(wait >= FIRST_DELAY / 2 && wait <= MAX_DELAY);
             prop_assert_eq!(wait, delay(retry, seed));

@@ -1,17 +1,16 @@
-//! Which congestion control a data connection runs when nobody says.
+//! Congestion control of a data connection when the user sets none.
 //!
-//! The system's choice stands, with one exception. BBR sends by timers: where the round trip is
-//! shorter than a millisecond (one machine, one rack) the timers, not the path, set the pace, at
-//! several times the processor cost per byte (figures in docs/benchmarks.md). A loss-based control
-//! has nothing to lose there.
+//! The system's default stays, with one exception. BBR paces every segment by timers. On paths with a
+//! round trip below a millisecond (one machine, one rack) the timers limit the rate, at several times the
+//! CPU cost per byte (docs/benchmarks.md). A loss-based control loses nothing there.
 
 use std::time::Duration;
 
-/// Paths with a shorter round trip are left to loss-based control.
+/// Paths with a shorter round trip use loss-based control.
 pub const SHORT_PATH: Duration = Duration::from_millis(1);
 
-/// Controls to use instead of `in_force` on a path with this round trip, best first; the system may
-/// refuse any of them (`net.ipv4.tcp_allowed_congestion_control`). Empty: leave it.
+/// Controls that suit a path with this round trip better than `in_force`, best first; empty if none
+/// does. The system may refuse any of them (`net.ipv4.tcp_allowed_congestion_control`).
 pub fn short_path_alternatives(in_force: &str, rtt: Duration) -> &'static [&'static str] {
     if in_force.starts_with("bbr") && rtt < SHORT_PATH {
         &["cubic", "reno"]
@@ -20,18 +19,18 @@ pub fn short_path_alternatives(in_force: &str, rtt: Duration) -> &'static [&'sta
     }
 }
 
-/// Those that do not take a loss for a full path, best first, as Linux and its out-of-tree builds
-/// name them.
+/// Controls that do not treat a loss as a sign of congestion, best first, by their names in Linux and
+/// its out-of-tree builds.
 const LOSS_TOLERANT: [&str; 3] = ["bbr3", "bbr2", "bbr"];
 
-/// A congestion control that keeps its rate when packets are lost without a queue.
+/// Whether a congestion control keeps its rate when packets are lost without a queue.
 pub fn is_loss_tolerant(name: &str) -> bool {
     name.starts_with("bbr")
 }
 
-/// The control to try on a path that loses packets without a queue: the best of `permitted`; `None`: the one in
-/// force does as well, or nothing better is permitted. On a short path its timers cost, too, but less
-/// than losses do.
+/// The best loss-tolerant control in `permitted`, for a path that loses packets without a queue.
+/// `None` if the one in force is loss-tolerant already, or if no such control is permitted. The timers of
+/// BBR cost CPU on a short path too, but less than the losses.
 pub fn loss_tolerant_alternative<'a>(in_force: &str, permitted: &'a [String]) -> Option<&'a str> {
     if is_loss_tolerant(in_force) {
         return None;
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bbr_on_a_short_path_is_replaced() {
+    fn bbr_is_replaced_on_a_short_path_only() {
         let short = Duration::from_micros(999);
         assert_eq!(short_path_alternatives("bbr", short), ["cubic", "reno"]);
         assert!(short_path_alternatives("bbr", SHORT_PATH).is_empty());
@@ -53,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bears_loss_is_taken_where_it_is_permitted() {
+    fn a_loss_tolerant_control_is_chosen_if_it_is_permitted() {
         let permitted: Vec<String> = ["reno", "cubic", "bbr"].map(str::to_owned).into();
         assert_eq!(loss_tolerant_alternative("cubic", &permitted), Some("bbr"));
         assert_eq!(loss_tolerant_alternative("bbr2", &permitted), None);

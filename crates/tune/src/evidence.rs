@@ -1,67 +1,64 @@
-//! Evidence of a path: all that a finished transfer learned of it.
+//! Measurements of a finished transfer.
 
 use std::time::Duration;
 
 use crate::limiter::Role;
 use crate::streams::auto::LimiterVerdict;
 
-/// Measurements of one end of a transfer, whole; or of several transfers, added up.
+/// Measurements of one end of a transfer, or sums over several transfers.
 ///
-/// Plain figures: whoever keeps or sends them writes them down in a form of its own. Numbers and
-/// times of which nothing is known are zero.
+/// Plain figures: a store or service chooses its own format for them. Unknown numbers and times are
+/// zero.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Evidence {
-    /// The end that measured; `None`: nothing moved, or the bytes passed elsewhere.
+    /// The end that measured; `None` if nothing moved, or if the bytes did not pass through this process.
     pub role: Option<Role>,
     /// Payload bytes moved.
     pub bytes: u64,
-    /// How long data was moving: from the first connection to the last byte.
+    /// Time from the first connection to the last byte.
     pub elapsed: Duration,
-    /// Data connections that took part.
+    /// Data connections that moved bytes.
     pub streams: u64,
-    /// Most of them at a time.
+    /// Largest number of streams at one time.
     pub peak_streams: u64,
-    /// Those at work when the last bytes were handed out (sending in MODE E), or when they were last
-    /// looked at.
+    /// Streams in use when the last bytes were handed out (sending in MODE E), or at the last sample.
     pub final_streams: u64,
-    /// How long they were open, summed; zero: each for all of `elapsed`.
+    /// Time that the streams were open, summed; zero means that each was open for all of `elapsed`.
     pub stream_time: Duration,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u64,
-    /// Smallest round trip seen.
+    /// Smallest round trip of any stream.
     pub min_rtt: Duration,
-    /// Largest smoothed round trip at the end of a stream.
+    /// Largest of the streams' smoothed round trips, each at its stream's end.
     pub smoothed_rtt: Duration,
-    /// Largest buffer that the kernel granted to one stream for the transfer's direction, bytes
-    /// (SO_MEMINFO).
+    /// Largest buffer of one stream in the transfer's direction, bytes as SO_MEMINFO reports it.
     pub buffer_bytes: u64,
-    /// Most memory that the sockets of this end held at one moment, bytes, summed over streams
-    /// (SO_MEMINFO), of the moments at which all were looked at: several times a second, whoever
-    /// sizes the buffers. 0 when nobody looked while data moved, as in a small transfer.
+    /// Most memory that the sockets of this end held together, bytes (SO_MEMINFO), over all samples of
+    /// the transfer. 0 if no sample was taken while data moved, as in a small transfer.
     pub socket_memory_bytes: u64,
-    /// Time with data outstanding (sender), the longest of any stream.
+    /// Time with data outstanding (sender), the longest of all streams.
     pub busy_time: Duration,
-    /// Of that, limited by the peer's window.
+    /// Part of it in which the peer's window was full.
     pub rwnd_limited: Duration,
-    /// Of that, limited by the send buffer.
+    /// Part of it in which the send buffer was full.
     pub sndbuf_limited: Duration,
-    /// Stream threads' time in the store, summed. Sending with sendfile reads the store inside the
-    /// socket call; that time is in `wire`.
+    /// Time that the stream threads spent reading or writing the store, summed. sendfile(2) reads the store
+    /// inside the socket call; that time counts as `wire_time`.
     pub store_time: Duration,
-    /// Stream threads' time blocked in the socket, summed.
+    /// Time that the stream threads spent blocked in the socket, summed.
     pub wire_time: Duration,
-    /// Congestion control of this end's streams, as the kernel names it; of several, that of the one
+    /// Congestion control of this end's streams, by its kernel name; if they differ, that of the stream
     /// that ended last.
     pub congestion_control: Option<String>,
-    /// Verdict of the policy that watched the streams (sender); `None`: nobody watched.
+    /// Verdict of the policy that tuned the streams (sender); `None` if no policy did.
     pub verdict: Option<LimiterVerdict>,
-    /// Bytes per second that the transfer was allowed for itself; `None`: any number, or a limit that
-    /// it shared with others.
+    /// Rate limit of this transfer alone, bytes per second; `None` if there is none, or if it is shared with
+    /// other transfers.
     pub rate_limit: Option<u64>,
 }
 
 impl Evidence {
-    /// Nothing yet, of this end.
+    /// Empty evidence of an end with this role.
     pub fn for_role(role: Role) -> Self {
         Self {
             role: Some(role),
@@ -69,21 +66,23 @@ impl Evidence {
         }
     }
 
-    /// Adds the accounts of one stream, which moved beside the others. Bytes, time and the number of
-    /// streams are the transfer's to count.
+    /// Adds one stream of this transfer, which ran at the same time as the others. The caller counts bytes,
+    /// time and streams.
     pub fn add_stream(&mut self, one: &Self) {
         self.merge_sums_and_extremes(one);
+        // Streams wait at the same time: a sum could exceed the time of the transfer.
         self.busy_time = self.busy_time.max(one.busy_time);
         self.rwnd_limited = self.rwnd_limited.max(one.rwnd_limited);
         self.sndbuf_limited = self.sndbuf_limited.max(one.sndbuf_limited);
     }
 
-    /// Adds a transfer after this one, or a further part of the same file. The last word counts where
-    /// there can be only one.
+    /// Adds a transfer that ran after this one, or a further part of the same file. Where only one value can
+    /// be kept, the later one counts.
     pub fn add_transfer(&mut self, next: &Self) {
         self.role = next.role.or(self.role);
         self.bytes += next.bytes;
         self.elapsed += next.elapsed;
+        // Transfers in turn reuse connections, so that a sum would count them twice.
         self.streams = self.streams.max(next.streams);
         self.peak_streams = self.peak_streams.max(next.peak_streams);
         self.final_streams = next.final_streams;
@@ -107,6 +106,7 @@ impl Evidence {
         self.stream_time += other.stream_time;
         self.retransmits += other.retransmits;
         self.min_rtt = match (self.min_rtt, other.min_rtt) {
+            // Zero is unknown and not the smallest.
             (Duration::ZERO, rtt) | (rtt, Duration::ZERO) => rtt,
             (one, other) => one.min(other),
         };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_wait_at_the_same_time_and_transfers_in_turn() {
+    fn waiting_times_of_streams_overlap_and_those_of_transfers_add_up() {
         let mut transfer = Evidence::for_role(Role::Sender);
         transfer.add_stream(&one());
         transfer.add_stream(&other());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts() {
+    fn the_latest_known_congestion_control_and_verdict_are_kept() {
         let mut batch = one();
         batch.add_transfer(&other());
         assert_eq!(batch.congestion_control.as_deref(), Some("cubic"));

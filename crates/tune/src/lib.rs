@@ -1,68 +1,72 @@
-//! Decisions from measurements: how many streams, how long to wait, what holds a transfer back.
+//! Tuning decisions from measurements: number of streams, congestion control, pacing rate, socket buffers,
+//! and the bottleneck of a transfer.
 //!
-//! Pure: time, randomness and samples are arguments, decisions are return values. Nothing here opens a
-//! socket, waits or reads a clock, so that every policy runs alike in a program, in a simulator and in
-//! a test, and can be used by itself, for transfers that are not longhaul's:
+//! The crate is pure: time, randomness and samples are arguments, decisions are return values. Nothing
+//! here opens a socket, waits or reads a clock. Every policy therefore runs the same way in a program, in a
+//! simulator and in a test, and other programs can use it for their own transfers:
 //!
-//! - [`streams`]: how many parallel connections, with which congestion control, how fast.
-//!   [`streams::auto`] reads the kernel's accounts of each connection; [`streams::chunked`] knows nothing
-//!   but how long chunks took.
-//! - [`prior`]: what a transfer may begin with, where something is known of its path.
-//! - [`sample`]: one end of a connection at one moment, which the policies judge by.
-//! - [`sizing`]: how large socket buffers should be, at either end.
-//! - [`evidence`]: what a finished transfer learned of its path; [`diagnosis`] says from it what held the
-//!   transfer back, by the names of [`limiter`].
-//! - [`congestion`], [`backoff`]: which congestion control to begin with; how long to wait before
-//!   another attempt.
+//! - [`sample`]: one reading of a connection's kernel state, and the difference of two readings. All
+//!   policies work on these.
+//! - [`streams`]: number of parallel connections, their congestion control and pacing rate.
+//!   [`streams::auto`] uses samples of every connection; [`streams::chunked`] only the time that chunks
+//!   took.
+//! - [`sizing`]: socket buffer sizes at either end.
+//! - [`prior`]: knowledge of a path before a transfer begins.
+//! - [`evidence`]: measurements of a finished transfer. [`diagnosis`] finds the [`limiter`] in them.
+//! - [`congestion`]: properties of congestion controls. [`backoff`]: waits between attempts.
 //!
-//! Whoever drives a policy looks now and then (TCP_INFO and SO_MEMINFO on Linux; anything else that has
-//! windows, queues and round trips will do), hands the looks over, and does what is answered:
+//! The caller samples its connections from time to time (TCP_INFO and SO_MEMINFO on Linux; any
+//! protocol with windows, queues and round trips works), passes the samples on, and applies the returned
+//! settings:
 //!
 //! ```
 //! use std::time::Duration;
-//! use tune::look::Look;
-//! use tune::streams::auto::{Auto, Limits, Scene, Step};
+//! use tune::sample::TcpSample;
+//! use tune::streams::auto::{AutoLimits, AutoTuner, TransferSample, TransferSetting};
 //!
-//! let mut auto = Auto::new(
-//!     Limits { least: 1, most: 16, congestion: Vec::new(), pace: false },
-//!     1,
-//! );
-//! let (mut at, mut moved, mut streams) = (Duration::ZERO, 0, 1);
+//! let limits = AutoLimits {
+//!     min_streams: 1,
+//!     max_streams: 16,
+//!     congestion_controls: Vec::new(),
+//!     may_pace: false,
+//! };
+//! let mut tuner = AutoTuner::new(limits, 1);
+//! let (mut at, mut bytes_moved, mut streams) = (Duration::ZERO, 0, 1);
 //! while at < Duration::from_secs(2) {
-//!     // The program's own wait; then its own look at each connection. Here every one is held by a
-//!     // window of 1 MB on a path of 50 ms.
-//!     let wait = auto.due();
+//!     // The program waits and then samples each connection. Here a window of 1 MB limits every
+//!     // connection on a path of 50 ms.
+//!     let wait = tuner.next_sample_in();
 //!     at += wait;
-//!     moved += 20_000 * wait.as_millis() as u64 * u64::from(streams);
-//!     let look = |stream| Look {
+//!     bytes_moved += 20_000 * wait.as_millis() as u64 * u64::from(streams);
+//!     let sample = |stream| TcpSample {
 //!         stream,
 //!         at,
-//!         bytes: moved / u64::from(streams),
-//!         rtt: Duration::from_millis(50),
+//!         bytes_acked: bytes_moved / u64::from(streams),
+//!         smoothed_rtt: Duration::from_millis(50),
 //!         min_rtt: Duration::from_millis(50),
 //!         peer_window: 1_000_000,
-//!         busy: at,
+//!         busy_time: at,
 //!         rwnd_limited: at,
-//!         ..Look::default()
+//!         ..TcpSample::default()
 //!     };
-//!     let looks: Vec<Look> = (0..u64::from(streams)).map(look).collect();
-//!     let decisions = auto.on_scene(&Scene {
+//!     let samples: Vec<TcpSample> = (0..u64::from(streams)).map(sample).collect();
+//!     let decisions = tuner.on_sample(&TransferSample {
 //!         at,
-//!         moved,
-//!         left: None,
-//!         looks: &looks,
-//!         opening: 0,
-//!         congestion: "cubic",
+//!         bytes_moved,
+//!         bytes_left: None,
+//!         streams: &samples,
+//!         streams_opening: 0,
+//!         congestion_control: "cubic",
 //!         rate_limit: None,
 //!     });
 //!     for decision in decisions {
-//!         if let Some(Step::Streams(wanted)) = decision.step {
+//!         if let Some(TransferSetting::Streams(wanted)) = decision.setting {
 //!             streams = wanted;
 //!         }
 //!     }
 //! }
 //! assert_eq!(streams, 16);
-//! assert_eq!(auto.verdict().limiter.name(), "receive window");
+//! assert_eq!(tuner.verdict().limiter.name(), "receive window");
 //! ```
 //!
 //! `examples/log_shipper.rs` tunes the connections of a program that ships logs.
@@ -82,3 +86,4 @@ pub mod streams;
 
 pub use evidence::Evidence;
 pub use prior::Prior;
+pub use sample::{IntervalStats, TcpSample};

@@ -1,36 +1,36 @@
-//! Limiters of a transfer, by name.
+//! Limiters of a transfer and their names.
 
 use std::fmt;
 
-/// Limiter of a transfer: where its time goes.
+/// Limiter of a transfer: the resource that most of its time is spent waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limiter {
-    /// Reading the file at the sender.
+    /// Reading the file at the sender, or the sending program.
     StoreRead,
-    /// The sender's processor.
+    /// CPU of the sender.
     SenderCpu,
-    /// The sender's socket buffer.
+    /// Send buffer of the sender's socket.
     SendBuffer,
-    /// TCP's congestion window, which never saw a loss: the path's queue or slow start.
+    /// Congestion window without losses: the path's rate, or slow start.
     CongestionWindow,
-    /// TCP's congestion window, cut by losses.
+    /// Congestion window, reduced by losses.
     Loss,
-    /// The receiver's window.
+    /// Window that the receiver announces.
     ReceiveWindow,
-    /// The receiver's processor.
+    /// CPU of the receiver.
     ReceiverCpu,
-    /// Writing the file at the receiver.
+    /// Writing the file at the receiver, or the receiving program.
     StoreWrite,
-    /// The limit that was asked for.
+    /// Rate limit that the user set.
     RateLimit,
-    /// The other end or the path, which cannot be told apart from here.
+    /// The other end or the path: a receiver cannot tell which.
     ServerCap,
-    /// Nothing was measured, or too little moved.
+    /// Nothing was measured, or too little data moved.
     Unknown,
 }
 
 impl Limiter {
-    /// All of them.
+    /// All limiters.
     pub const ALL: [Self; 11] = [
         Self::StoreRead,
         Self::SenderCpu,
@@ -45,7 +45,7 @@ impl Limiter {
         Self::Unknown,
     ];
 
-    /// The one of this name.
+    /// The limiter with this [`name`](Self::name).
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limiter| limiter.name() == name)
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Limiter {
     }
 }
 
-/// Which end measured.
+/// End of a connection that measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// This end sent.

@@ -1,31 +1,30 @@
-//! Knowledge that a transfer may begin with, before it has measured anything itself.
+//! Knowledge of a path before a transfer has measured anything itself.
 
-/// Bytes of a file that are worth a stream of their own: with fewer its handshake costs more than it
-/// gains.
+/// Smallest part of a file that is worth a stream of its own, bytes. With less, the handshake costs
+/// more than the stream gains.
 pub const MIN_BYTES_PER_STREAM: u64 = 256 << 10;
 
-/// Knowledge of a path before a transfer begins, from a rule, from earlier transfers
-/// ([`Evidence`](crate::Evidence)) or from whoever knows the network. Only a beginning: what is
-/// measured counts from the first look on. `None`: not known, and the policies begin as they would.
+/// Knowledge of a path before a transfer begins: from a rule, from earlier transfers
+/// ([`Evidence`](crate::Evidence)) or from an operator. It only sets the start; measurements count from
+/// the first sample on. A field that is `None` is unknown, and the policies use their defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prior {
     /// Streams to open together.
     pub streams: Option<u32>,
-    /// Congestion control of the sender's streams, as the kernel names it.
+    /// Congestion control of the sender's streams, by its kernel name.
     pub congestion_control: Option<String>,
-    /// Most that all streams together send, bytes per second, until the path shows that it carries
-    /// more: what keeps its queue short.
+    /// Pacing rate of all streams together, bytes per second, until the path proves faster. It keeps the
+    /// bottleneck queue short.
     pub pacing_rate: Option<u64>,
-    /// Socket buffer of one sending stream, bytes as the kernel reports it (twice what SO_SNDBUF is
-    /// given).
+    /// Send buffer of one stream, bytes as the kernel reports it (twice the value given to SO_SNDBUF).
     pub send_buffer: Option<u64>,
-    /// Payload that all streams together come to on this path, bytes per second. It is believed while
-    /// slow starts hide what the path carries.
+    /// Goodput of all streams together on this path, bytes per second. It counts while streams are in
+    /// slow start, when the measured rate is too low.
     pub expected_rate: Option<u64>,
 }
 
 impl Prior {
-    /// So many streams, and nothing else known.
+    /// A number of streams; nothing else is known.
     pub fn with_streams(streams: u32) -> Self {
         Self {
             streams: Some(streams),
@@ -33,15 +32,15 @@ impl Prior {
         }
     }
 
-    /// The streams to open for a transfer of `bytes` (if known): at least 1, and no more than it has
-    /// pieces of [`MIN_BYTES_PER_STREAM`] bytes; `None`: not known.
+    /// Streams to open for a transfer of `bytes` (if known): at least 1, and at most one per
+    /// [`MIN_BYTES_PER_STREAM`]. `None` if the number of streams is unknown.
     pub fn streams_for(&self, bytes: Option<u64>) -> Option<u32> {
         self.streams
             .map(|n| n.min(part_count(bytes, MIN_BYTES_PER_STREAM)).max(1))
     }
 }
 
-/// The pieces of so many bytes that a file of `bytes` (if known) has, the last one included.
+/// Number of parts of `piece` bytes in a file of `bytes` (if known), rounded up.
 pub(crate) fn part_count(bytes: Option<u64>, piece: u64) -> u32 {
     let pieces = bytes.map_or(u64::MAX, |bytes| bytes.div_ceil(piece.max(1)));
     u32::try_from(pieces).unwrap_or(u32::MAX)
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_file_gets_no_stream_without_a_piece_however_many_are_known_to_be_right() {
+    fn a_small_file_gets_at_most_one_stream_per_256_kib() {
         let known = Prior::with_streams(16);
         let streams = [
             None,

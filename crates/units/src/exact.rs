@@ -1,8 +1,8 @@
-//! Quantities for files: what is written here reads back as the same value.
+//! Printers for files: every text parses back to the same value.
 
 use std::time::Duration;
 
-/// A time in the largest unit, up to milliseconds, that leaves a whole number: `1500us`.
+/// A time as a whole number of the largest possible unit up to milliseconds: `1500us`.
 pub fn time(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
     let (factor, unit) = [(1_000_000, "ms"), (1_000, "us")]
@@ -12,7 +12,7 @@ pub fn time(time: Duration) -> String {
     format!("{}{unit}", nanoseconds / factor)
 }
 
-/// A probability; a bare 1 would be refused.
+/// A probability. 1 is printed as `100%`, since the parser refuses a bare `1`.
 pub fn probability(probability: f64) -> String {
     if probability < 1.0 {
         probability.to_string()
@@ -27,7 +27,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_largest_unit_that_leaves_a_whole_number() {
+    fn times_use_the_largest_unit_that_leaves_a_whole_number() {
         assert_eq!(time(Duration::ZERO), "0ms");
         assert_eq!(time(Duration::from_secs(90)), "90000ms");
         assert_eq!(time(Duration::from_micros(1500)), "1500us");
@@ -38,7 +38,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(ns in 0_u64..60_000_000_000, part in 0.0..=1.0_f64) {
+        fn printed_values_parse_back_to_the_same_value(ns in 0_u64..60_000_000_000, part in 0.0..=1.0_f64) {
             let exact = Duration::from_nanos(ns);
             prop_assert_eq!(crate::time(&time(exact)), Ok(exact));
             prop_assert_eq!(crate::probability(&probability(part)), Ok(part));

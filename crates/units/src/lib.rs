@@ -1,26 +1,27 @@
-//! Quantities as people write and read them: one parser and one printer for the whole workspace.
+//! Parsers and printers of quantities: sizes, rates, times and probabilities, once for the whole workspace.
 //!
-//! **Reading.** A number, then a unit; white space around and between them does not matter. The number
+//! **Parsing.** A quantity is a number and a unit; white space around and between them is ignored. The number
 //! may have a fraction and an exponent. Prefixes are powers of ten (`k`, `M`, `G`, `T`, `P`) or, with an `i`,
-//! of 1 024 (`Ki`, `Mi`, `Gi`, `Ti`, `Pi`); only for bytes against bits does upper or lower case matter.
-//! A number without a unit means the same wherever a quantity is written:
+//! of 1 024 (`Ki`, `Mi`, `Gi`, `Ti`, `Pi`). Upper and lower case differ only for bytes (`B`) and bits (`b`).
+//! A number without a unit has one meaning per quantity:
 //!
-//! | quantity | function | a number alone |
+//! | quantity | function | number without a unit |
 //! | --- | --- | --- |
 //! | size | [`size`] | bytes |
 //! | rate | [`rate`] | bit/s; 1 to 999 are refused, because Mbit/s is often meant |
-//! | rate in a table of measured values | [`rate_in_table`] | bit/s, however small |
-//! | time that programs wait or run (`--timeout`) | [`seconds`] | seconds |
-//! | time on a path (`--rtt`) | [`milliseconds`] | milliseconds |
-//! | time that may be minutes or hours as well as milliseconds (`--budget`) | [`time`] | refused |
+//! | rate in a table of measured values | [`rate_in_table`] | bit/s, also below 1000 |
+//! | time for which programs wait or run (`--timeout`) | [`seconds`] | seconds |
+//! | delay on a path (`--rtt`) | [`milliseconds`] | milliseconds |
+//! | time of any magnitude (`--budget`) | [`time`] | refused |
 //! | probability | [`probability`] | a part of 1; 1 itself is refused, because 1 % is often meant |
 //!
-//! With a unit, every function of a kind reads the same texts alike.
+//! With a unit, all functions for one quantity accept the same texts and return the same values.
 //!
-//! **Printing.** [`show`] is for people: three digits and the prefix that fits. [`exact`] and
-//! [`Rate`]'s `Display` are for files: what they write reads back as the same value.
+//! **Printing.** [`show`] is for people: three digits and a suitable prefix. [`exact`] and [`Rate`]'s
+//! `Display` are for files: their text parses back to the same value.
 //!
-//! Pure, and below all other crates: [`splitmix`] has the reproducible numbers that several of them need.
+//! The crate is pure and depends on no other crate of the workspace. [`splitmix`] has the reproducible
+//! pseudo-random numbers that several crates need.
 
 #![forbid(unsafe_code)]
 

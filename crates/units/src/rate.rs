@@ -1,9 +1,9 @@
-//! Rates: bit/s where people see them, bytes a second where bytes are counted.
+//! Rates: bits per second for people, bytes per second where bytes are counted.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Bits per second; may be 0 in a trace (the link stands still).
+/// A rate in bits per second. 0 is valid: a link in a trace may stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
@@ -18,27 +18,28 @@ impl Rate {
         self.0
     }
 
-    /// Bandwidth-delay product in whole bytes: this rate for `rtt`.
+    /// Bandwidth-delay product of this rate and `rtt`, in whole bytes.
     pub fn bytes_in(self, rtt: Duration) -> u64 {
         let bits = u128::from(self.0).saturating_mul(rtt.as_nanos()) / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 }
 
-/// Bytes that move in `time` at this many bytes a second.
+/// Bytes that move in `time` at this rate; saturates.
 pub fn bytes_in(bytes_per_second: u64, time: Duration) -> u64 {
+    // 128 bits hold the product for times up to 500 000 years.
     let bytes = u128::from(bytes_per_second) * time.as_micros() / 1_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Bytes a second; of no time at all, 0.
+/// Rate of `bytes` in `time`, bytes per second; 0 for times below a microsecond.
 pub fn bytes_per_second(bytes: u64, time: Duration) -> u64 {
     let rate = (u128::from(bytes) * 1_000_000).checked_div(time.as_micros());
     rate.map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
-/// Exact, with the largest decimal prefix that leaves a whole number: `1500kbit`, readable again by
-/// [`rate`](crate::rate).
+/// A whole number with the largest possible decimal prefix, such as `1500kbit`.
+/// [`rate_in_table`](crate::rate_in_table) parses it back to the same value.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefixes = [
@@ -60,7 +61,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn bandwidth_delay_product_in_bytes() {
+    fn the_bandwidth_delay_product_is_in_whole_bytes() {
         let gigabit = Rate::bits_per_second(1_000_000_000);
         assert_eq!(gigabit.bytes_in(Duration::from_millis(100)), 12_500_000);
         assert_eq!(gigabit.bytes_in(Duration::ZERO), 0);
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn shown_exactly() {
+    fn rates_are_displayed_exactly() {
         let shown = |bits| Rate::bits_per_second(bits).to_string();
         assert_eq!(shown(0), "0bit");
         assert_eq!(shown(1_000_000_000), "1gbit");
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_no_rate() {
+    fn a_zero_time_gives_a_zero_rate() {
         assert_eq!(bytes_per_second(5, Duration::ZERO), 0);
         assert_eq!(
             bytes_per_second(u64::MAX, Duration::from_micros(1)),
@@ -90,10 +91,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rate_over_its_time_is_the_bytes(bytes in 0_u64..1 << 50, ms in 1_u64..1 << 20) {
+        fn a_rate_times_its_time_gives_the_bytes_back(bytes in 0_u64..1 << 50, ms in 1_u64..1 << 20) {
             let time = Duration::from_millis(ms);
             let back = bytes_in(bytes_per_second(bytes, time), time);
-            // Rounded down to whole bytes per second.
+            // Rates are rounded down to whole bytes per second.
             prop_assert!(back <= bytes && bytes - back <= ms / 1000 + 2, "{bytes} {back}");
         }
     }

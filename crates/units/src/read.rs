@@ -1,36 +1,36 @@
-//! The parsers.
+//! Parsers of quantities.
 
 use std::time::Duration;
 
 use crate::Rate;
 
-/// Highest rate that can be written, bits per second.
+/// Highest rate that is accepted, bits per second.
 const HIGHEST_RATE: f64 = 1e15;
-/// Longest time that can be written, seconds: a thousand years of 365 days.
+/// Longest time that is accepted, seconds: a thousand years of 365 days.
 const LONGEST_TIME: f64 = 1000.0 * 365.0 * 86_400.0;
-/// Greatest size that can be written, bytes; every whole number below it is exact.
+/// Largest size that is accepted, bytes. An f64 holds every whole number below it exactly.
 const GREATEST_SIZE: f64 = 1e15;
 
-/// Why a text is no such quantity; each says how to write one.
+/// Reason why a text is not a quantity. The message says how to write one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// No number, or a unit that does not exist.
+    /// The text has no number, or an unknown unit.
     #[error("'{text}' is not a {quantity}; write it like {example}")]
     Malformed {
         /// The text as written.
         text: String,
-        /// The quantity that was expected.
+        /// The expected quantity.
         quantity: &'static str,
-        /// How to write one.
+        /// An example of it.
         example: &'static str,
     },
-    /// Below zero.
+    /// The number is negative.
     #[error("'{text}' is negative")]
     Negative {
         /// The text as written.
         text: String,
     },
-    /// More than there can be.
+    /// The value is above the limit.
     #[error("'{text}' is too much; the most is {most}")]
     TooMuch {
         /// The text as written.
@@ -38,13 +38,13 @@ pub enum UnitError {
         /// The limit.
         most: &'static str,
     },
-    /// A rate in bytes.
+    /// The rate is in bytes per second.
     #[error("'{text}' is in bytes; rates are bits per second, like 80mbit")]
     BytesPerSecond {
         /// The text as written.
         text: String,
     },
-    /// A small number alone, which many mean as Mbit/s.
+    /// The rate is a small number without a unit, which many mean as Mbit/s.
     #[error(
         "'{text}' would be {text} bit/s; write the unit that is meant, like {text}mbit or {text}bit"
     )]
@@ -52,13 +52,13 @@ pub enum UnitError {
         /// The text as written.
         text: String,
     },
-    /// A time without a unit where seconds and milliseconds are both usual.
+    /// The time has no unit where both seconds and milliseconds are usual.
     #[error("'{text}' has no unit; write the one that is meant, like {text}s or {text}ms")]
     BareTime {
         /// The text as written.
         text: String,
     },
-    /// A bare 1, which many mean as one per cent.
+    /// The probability is a bare 1, which many mean as one per cent.
     #[error("'{text}' can be read as 1% or as 100%; write the one that is meant")]
     AmbiguousOne {
         /// The text as written.
@@ -66,8 +66,8 @@ pub enum UnitError {
     },
 }
 
-/// Bits per second: `1gbit`, `100Mbit/s`, `56kbit`, `10M`, `1.5Gbps`. A plain number is bit/s, and below
-/// 1000 it needs its unit: as bit/s it is hardly ever meant.
+/// Parses a rate: `1gbit`, `100Mbit/s`, `56kbit`, `10M`, `1.5Gbps`. A number without a unit is bit/s. From
+/// 1 to 999 it is refused, since bit/s is hardly ever meant.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -75,12 +75,13 @@ pub fn rate(text: &str) -> Result<Rate, UnitError> {
     let rate = rate_in_table(text)?;
     let bare = text.trim().parse::<f64>().is_ok();
     match rate.as_bits_per_second() {
+        // `--rate 100` usually means 100 Mbit/s.
         1..1000 if bare => Err(UnitError::BareRate { text: shown(text) }),
         _ => Ok(rate),
     }
 }
 
-/// As [`rate`], for tables that programs write: any plain number is bit/s.
+/// As [`rate`], for tables that programs write: any number without a unit is bit/s.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -91,10 +92,12 @@ pub fn rate_in_table(text: &str) -> Result<Rate, UnitError> {
         most: "1000 Tbit/s",
     };
     let (number, unit) = expected.split(text)?;
+    // Case matters only here: `B` is bytes, and rates are in bits.
     if unit.contains('B') {
         return Err(UnitError::BytesPerSecond { text: shown(text) });
     }
     let unit = unit.to_ascii_lowercase();
+    // A suffix that contains another one comes first.
     let prefix = ["bits/s", "bit/s", "bits", "bit", "bps", "b/s"]
         .iter()
         .find_map(|suffix| unit.strip_suffix(suffix))
@@ -104,15 +107,15 @@ pub fn rate_in_table(text: &str) -> Result<Rate, UnitError> {
     Ok(Rate::bits_per_second(whole(bits)))
 }
 
-/// A time with its unit: `8h`, `45min` (or `45m`), `90s`, `100ms`, `250us`, `80ns`.
+/// Parses a time with its unit: `8h`, `45min` (or `45m`), `90s`, `100ms`, `250us`, `80ns`.
 ///
 /// # Errors
-/// [`UnitError`]; a plain number is [`UnitError::BareTime`].
+/// [`UnitError`]; a number without a unit is [`UnitError::BareTime`].
 pub fn time(text: &str) -> Result<Duration, UnitError> {
     time_of(text, "90s or 100ms", None)
 }
 
-/// As [`time`]; a plain number is seconds.
+/// As [`time`]; a number without a unit is seconds.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -120,7 +123,7 @@ pub fn seconds(text: &str) -> Result<Duration, UnitError> {
     time_of(text, "90s", Some("s"))
 }
 
-/// As [`time`]; a plain number is milliseconds.
+/// As [`time`]; a number without a unit is milliseconds.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -128,7 +131,7 @@ pub fn milliseconds(text: &str) -> Result<Duration, UnitError> {
     time_of(text, "100ms", Some("ms"))
 }
 
-/// A time; `alone` is the unit of a plain number.
+/// Parses a time; `alone` is the unit of a number without one.
 fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Duration, UnitError> {
     let expected = ExpectedQuantity {
         quantity: "time",
@@ -144,9 +147,11 @@ fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Dur
     };
     let seconds = match unit {
         "h" => number * 3600.0,
+        // Unlike in sizes and rates, `m` is minutes here.
         "min" | "m" => number * 60.0,
         "s" => number,
         "ms" => number / 1e3,
+        // The micro sign (U+00B5) and the Greek mu (U+03BC) look the same.
         "us" | "µs" | "μs" => number / 1e6,
         "ns" => number / 1e9,
         _ => return Err(expected.malformed(text)),
@@ -155,7 +160,7 @@ fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Dur
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// A size in bytes: `64KiB`, `1MB`, `1500B`, `2M`; a plain number is bytes.
+/// Parses a size in bytes: `64KiB`, `1MB`, `1500B`, `2M`. A number without a unit is bytes.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -176,7 +181,7 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     )?))
 }
 
-/// A probability 0..=1: `0.5%`, `0.005`. A bare `1` is refused: it is too often meant as 1 %.
+/// Parses a probability, 0..=1: `0.5%`, `0.005`. A bare `1` is refused, since many mean 1 %.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -196,7 +201,7 @@ pub fn probability(text: &str) -> Result<f64, UnitError> {
     }
 }
 
-/// A number without a unit, not negative.
+/// Parses a number that has no unit and is not negative.
 ///
 /// # Errors
 /// [`UnitError`].
@@ -212,7 +217,7 @@ pub fn number(text: &str) -> Result<f64, UnitError> {
     }
 }
 
-/// Description of the expected value, for messages.
+/// Description of the expected quantity, for messages.
 struct ExpectedQuantity {
     quantity: &'static str,
     example: &'static str,
@@ -220,17 +225,19 @@ struct ExpectedQuantity {
 }
 
 impl ExpectedQuantity {
-    /// The number and what follows it.
+    /// Splits a text into its number and its unit.
     fn split<'t>(&self, text: &'t str) -> Result<(f64, &'t str), UnitError> {
         let text = text.trim();
         let (digits, unit) = text.split_at(number_length(text));
         let number: f64 = digits.parse().map_err(|_| self.malformed(text))?;
+        // A number like `1e999` parses as infinity.
         if !number.is_finite() {
             return Err(self.malformed(text));
         }
         if number < 0.0 {
             return Err(UnitError::Negative { text: shown(text) });
         }
+        // `-0` passes the check above; `abs` makes it 0.
         Ok((number.abs(), unit.trim_start()))
     }
 
@@ -254,7 +261,7 @@ impl ExpectedQuantity {
     }
 }
 
-/// How many bytes of `text` belong to its leading decimal number, exponent included.
+/// Length in bytes of the decimal number at the start of `text`, exponent included.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits_from = |mut at: usize, also: u8| {
@@ -273,12 +280,14 @@ fn number_length(text: &str) -> usize {
     }
     let exponent = sign(mantissa + 1);
     let end = digits_from(exponent, b'0');
+    // An `e` without digits after it belongs to the unit.
     if end > exponent { end } else { mantissa }
 }
 
-/// Factor of a lower-case prefix.
+/// Factor of a prefix in lower case.
 fn factor(prefix: &str) -> Option<f64> {
     let (letter, step) = match prefix.strip_suffix('i') {
+        // `i` alone is not a prefix.
         Some(letter) if !letter.is_empty() => (letter, 1024.0_f64),
         _ => (prefix, 1000.0),
     };
@@ -294,7 +303,7 @@ fn factor(prefix: &str) -> Option<f64> {
     Some(step.powi(power))
 }
 
-/// The nearest whole number.
+/// Rounds to the nearest whole number.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -304,7 +313,7 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-/// `text` as a message may show it: one line, not long.
+/// `text` for a message: one line of bounded length, without control characters.
 fn shown(text: &str) -> String {
     const LONGEST: usize = 40;
     let text = text.trim();
@@ -329,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn rates() {
+    fn rates_are_parsed_or_refused() {
         assert_eq!(bits("1gbit"), 1_000_000_000);
         assert_eq!(bits("100Mbit/s"), 100_000_000);
         assert_eq!(bits("56kbit"), 56_000);
@@ -361,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rate_without_a_unit_is_refused_but_in_tables() {
+    fn a_small_rate_without_a_unit_is_refused_except_in_tables() {
         let refused = rate("100").unwrap_err().to_string();
         assert!(
             refused.contains("100mbit") && refused.contains("100bit"),
@@ -374,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_are_parsed_or_refused() {
         for read in [time, seconds, milliseconds] {
             assert_eq!(read("1.5h"), Ok(Duration::from_secs(5400)));
             assert_eq!(read("2 min"), Ok(Duration::from_secs(120)));
@@ -391,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unit_of_a_time_alone_is_the_one_that_is_documented() {
+    fn a_time_without_a_unit_has_the_documented_unit() {
         assert_eq!(milliseconds("76.7"), Ok(Duration::from_micros(76_700)));
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
         let refused = time("60").unwrap_err().to_string();
@@ -399,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed_or_refused() {
         assert_eq!(size("64KiB"), Ok(65_536));
         assert_eq!(size("1MB"), Ok(1_000_000));
         assert_eq!(size("1500B"), Ok(1500));
@@ -408,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn probabilities() {
+    fn probabilities_are_parsed_or_refused() {
         assert_eq!(probability("0.5%"), Ok(0.005));
         assert_eq!(probability("0.005"), Ok(0.005));
         assert_eq!(probability("1e-05"), Ok(1e-5));
@@ -429,7 +438,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_in_one_line(text in any::<String>()) {
+        fn every_error_message_is_one_line(text in any::<String>()) {
             for error in [rate(&text).err(), time(&text).err(), seconds(&text).err(), size(&text).err(),
                           probability(&text).err(), number(&text).err()].into_iter().flatten() {
                 prop_assert!(!error.to_string().contains('\n'));
@@ -437,7 +446,7 @@ mod tests {
         }
 
         #[test]
-        fn a_shown_rate_reads_back(bits in 0u64..=1_000_000_000_000_000) {
+        fn a_displayed_rate_parses_back(bits in 0u64..=1_000_000_000_000_000) {
             let shown = Rate::bits_per_second(bits).to_string();
             prop_assert_eq!(rate(&shown).unwrap().as_bits_per_second(), bits);
         }

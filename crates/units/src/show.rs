@@ -1,18 +1,18 @@
-//! Quantities for people: three digits, and the prefix that fits.
+//! Printers for people: three digits and a suitable prefix.
 
 use std::time::Duration;
 
-/// `999 B`, `1.23 MB`, `240 MB`: powers of ten.
+/// A size with a decimal prefix: `999 B`, `1.23 MB`, `240 MB`.
 pub fn bytes(bytes: u64) -> String {
     with_prefix(bytes, "B")
 }
 
-/// `94.2 Mbit/s`.
+/// A rate: `94.2 Mbit/s`.
 pub fn bits(bits_per_second: u64) -> String {
     with_prefix(bits_per_second, "bit/s")
 }
 
-/// As [`bits`], of a rate that was computed.
+/// As [`bits`], for a computed rate. NaN and negative rates are printed as 0.
 pub fn rate(bits_per_second: f64) -> String {
     #[allow(
         clippy::cast_possible_truncation,
@@ -23,18 +23,19 @@ pub fn rate(bits_per_second: f64) -> String {
     bits(whole)
 }
 
-/// `12 us`, `1.5 ms`, `133 ms`, `2.5 s`; from 100 s on `12 min 4 s`, from an hour on `3 h 20 min`. Zeros
-/// at the end of a fraction are left out.
+/// A time: `12 us`, `1.5 ms`, `133 ms`, `2.5 s`; from 100 s on `12 min 4 s`, from an hour on `3 h 20 min`.
+/// Trailing zeros of a fraction are omitted.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
         0.0 => "0 s".to_owned(),
+        // The bounds are where rounding to three digits would print 1000 of the smaller unit.
         s if s < 0.999_5e-6 => format!("{} ns", time.as_nanos()),
         s if s < 0.999_5e-3 => three_digits(s * 1e6, "us"),
         s if s < 0.999_5 => three_digits(s * 1e3, "ms"),
         s if s < 99.95 => three_digits(s, "s"),
         _ => {
-            // Rounded without floating point: this may be a time of any length.
+            // Integers keep times of any length exact; an f64 would not.
             let whole = time.saturating_add(Duration::from_millis(500)).as_secs();
             match whole {
                 0..3600 => format!("{} min {} s", whole / 60, whole % 60),
@@ -63,6 +64,7 @@ fn with_prefix(value: u64, unit: &str) -> String {
     #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
     let mut scaled = value as f64;
     let mut prefix = 0;
+    // 999.5 would be printed as 1000.
     while scaled >= 999.5 && prefix + 1 < PREFIXES.len() {
         scaled /= 1000.0;
         prefix += 1;
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1_234_567), "1.23 MB");
         assert_eq!(bytes(999_999), "1.00 MB");
-        // What is shown can be written.
+        // The printed size is within the limit of the parser.
         assert_eq!(
             crate::size(&bytes(999_900_000_000_000)),
             Ok(1_000_000_000_000_000)
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_time_is_shown() {
+    fn the_longest_possible_time_is_printed() {
         assert!(time(Duration::MAX).ends_with(" h 0 min"));
     }
 
@@ -125,14 +127,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shown_time_below_100_s_reads_back_to_three_digits(ns in 1_u64..99_000_000_000) {
+        fn a_printed_time_below_100_s_parses_back_to_three_digits(ns in 1_u64..99_000_000_000) {
             let exact = Duration::from_nanos(ns);
             let read = crate::time(&time(exact)).unwrap();
             prop_assert!(read.abs_diff(exact) <= exact.mul_f64(0.005_01) + Duration::from_nanos(1));
         }
 
         #[test]
-        fn a_shown_size_reads_back_to_three_digits(size in 0_u64..1_000_000_000_000_000) {
+        fn a_printed_size_parses_back_to_three_digits(size in 0_u64..1_000_000_000_000_000) {
             let read = crate::size(&bytes(size)).unwrap();
             prop_assert!(read.abs_diff(size) <= size / 199);
         }

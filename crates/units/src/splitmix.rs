@@ -1,27 +1,27 @@
-//! SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): tiny, and the
-//! same on every machine. Committed results depend on its numbers.
+//! Pseudo-random numbers by SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+//! Generators", 2014). They are the same on every machine, and committed results depend on them.
 
-/// Growth of the state from number to number: 2^64 over the golden ratio, odd, so that multiples of
-/// it are far from each other.
+/// Increment of the state per number: 2^64 divided by the golden ratio, made odd. Its multiples are far from
+/// each other.
 pub const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A generator; equal seeds give equal sequences.
+/// A generator. Equal seeds give equal sequences.
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// From its seed.
+    /// A generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// The next number of the sequence.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GAMMA);
         finalise(self.0)
     }
 
-    /// Fills `buffer` with the numbers' bytes, the lowest first; of the last number as many as there is room for.
+    /// Fills `buffer` with the bytes of the next numbers in little-endian order; the last number may be cut.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         for chunk in buffer.chunks_mut(8) {
             let number = self.next_u64().to_le_bytes();
@@ -30,15 +30,14 @@ impl SplitMix64 {
     }
 }
 
-/// The first `len` bytes of the sequence of `seed`: no file system or network can shrink them, and no two blocks
-/// are alike.
+/// The first `len` bytes of the sequence of `seed`. They cannot be compressed or deduplicated.
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     SplitMix64::new(seed).fill(&mut bytes);
     bytes
 }
 
-/// The first number of the sequence of `seed`: a hash of it.
+/// The first number of the sequence of `seed`, which is a hash of the seed.
 pub const fn first(seed: u64) -> u64 {
     nth(seed, 0)
 }
@@ -49,6 +48,7 @@ pub const fn nth(seed: u64, index: u64) -> u64 {
 }
 
 const fn finalise(state: u64) -> u64 {
+    // Constants of the published mix function (variant 13 of Stafford).
     let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -60,8 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_those_of_the_published_generator() {
-        // Of the authors' implementation, seed 1234567.
+    fn the_numbers_equal_those_of_the_published_generator() {
+        // Numbers of the authors' implementation with seed 1234567.
         let published = [
             6_457_827_717_110_365_317,
             3_203_168_211_198_807_973,

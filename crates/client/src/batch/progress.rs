@@ -85,7 +85,7 @@ impl ProgressSampler {
             seen.streams += streams.len() as u64;
             for stream in &streams {
                 seen.buffer = seen.buffer.max(socket_stats::buffer(stream));
-                seen.memory += stream.memory.held();
+                seen.memory += stream.socket_memory();
             }
             let Some(trace) = &ctx.trace else {
                 continue;

@@ -210,7 +210,7 @@ impl ClientSession {
     pub fn rtt(&self) -> Duration {
         // A min_rtt of 0 means that the kernel has no sample yet.
         let kernel_min = tcp_info::tcp_info(self.control.transport().as_fd())
-            .map(|info| Duration::from_micros(u64::from(info.min_rtt_us)))
+            .map(|info| info.min_rtt)
             .unwrap_or_default();
         if kernel_min.is_zero() {
             self.handshake_rtt

@@ -9,8 +9,6 @@ pub mod wake;
 pub(crate) mod writeback;
 pub mod zerocopy;
 
-pub use tcp_info::TcpInfo;
-
 /// Buffers of at least this size are mapped apart, bytes.
 #[cfg(target_env = "gnu")]
 const MAPPED: libc::c_int = 4 << 20;

@@ -9,12 +9,13 @@ use std::time::Duration;
 use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use data::drs::DrsEndpoint;
 use data::error::DataError;
-use data::job::{StreamSample, TransferControl, TransferSettings};
+use data::job::{TransferControl, TransferSettings};
 use data::os::sockopt::{self, SocketBuffer};
 use proto::command::TransferMode;
 use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
 use tune::Evidence;
+use tune::sample::TcpSample;
 use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 
 use crate::blocks::{DATA, block, connect};
@@ -142,7 +143,7 @@ fn a_receiver_of_the_first_drsftp_grows_and_its_sender_follows() {
 
 /// Receives from a peer that sends a little and then waits; hands the live stream's sample to
 /// `check` before the peer goes on.
-fn while_receiving(sizing: BufferSizing, mode: TransferMode, check: impl Fn(&StreamSample)) {
+fn while_receiving(sizing: BufferSizing, mode: TransferMode, check: impl Fn(&TcpSample)) {
     let (mut channel, address) = listen(sizing);
     let control = Arc::new(TransferControl::new());
     let mut settings = settings(mode);
@@ -169,7 +170,7 @@ fn while_receiving(sizing: BufferSizing, mode: TransferMode, check: impl Fn(&Str
     });
 }
 
-fn one_sample(control: &TransferControl) -> StreamSample {
+fn one_sample(control: &TransferControl) -> TcpSample {
     let mut sample = None;
     until("there is a stream", || {
         sample = control.sample_streams().pop();
@@ -185,11 +186,11 @@ fn small_buffers_to_begin_with_do_not_cost_the_window_scale() {
         for sizing in [BufferSizing::Drs1, BufferSizing::Drs] {
             while_receiving(sizing, mode, |sample| {
                 // The kernel makes a window of half of a buffer at first, and scales for that.
-                let ceiling = 65_536 << sample.info.rcv_wscale;
+                let ceiling = sample.max_receive_window / 65_535 * 65_536;
                 assert!(ceiling >= granted, "{sample:?} {granted}");
-                assert_eq!(u64::from(sample.memory.rcvbuf), INITIAL);
+                assert_eq!(sample.receive_buffer, INITIAL);
                 // No more is promised than the buffer holds, or arriving data would be dropped.
-                assert!(u64::from(sample.info.rcv_wnd) <= INITIAL, "{sample:?}");
+                assert!(sample.receive_window <= INITIAL, "{sample:?}");
             });
         }
     }
@@ -199,13 +200,10 @@ fn small_buffers_to_begin_with_do_not_cost_the_window_scale() {
 fn auto_sets_nothing_before_the_handshake() {
     let untouched = AtomicU64::new(0);
     while_receiving(BufferSizing::Kernel, TransferMode::Stream, |sample| {
-        untouched.store(sample.info.rcv_wscale.into(), Ordering::SeqCst);
+        untouched.store(sample.max_receive_window, Ordering::SeqCst);
     });
     while_receiving(BufferSizing::Auto, TransferMode::Stream, |sample| {
-        assert_eq!(
-            u64::from(sample.info.rcv_wscale),
-            untouched.load(Ordering::SeqCst)
-        );
+        assert_eq!(sample.max_receive_window, untouched.load(Ordering::SeqCst));
     });
 }
 
@@ -241,7 +239,7 @@ fn while_sending(
 fn await_send_buffers(control: &TransferControl, reported: u64) {
     until(&format!("all send buffers are {reported}"), || {
         let samples = control.sample_streams();
-        let mut sizes = samples.iter().map(|s| u64::from(s.memory.sndbuf));
+        let mut sizes = samples.iter().map(|s| s.send_buffer);
         sizes.all(|size| size == reported)
     });
 }

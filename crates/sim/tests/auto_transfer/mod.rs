@@ -181,7 +181,7 @@ impl AutoStream {
         TcpSample {
             stream: self.flow as u64,
             at,
-            bytes: sender.acked_bytes,
+            bytes_acked: sender.acked_bytes,
             smoothed_rtt: self.rtt,
             min_rtt: sender.rtt_min,
             send_buffer: 64 << 20,

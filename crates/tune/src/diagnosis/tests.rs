@@ -22,7 +22,7 @@ fn sender() -> Evidence {
 }
 
 #[test]
-fn kernel_accounts_name_the_window() {
+fn a_full_peer_window_is_the_limiter() {
     let mut m = sender();
     m.rwnd_limited = seconds(6.0);
     let v = dominant_limiter(&m);
@@ -33,7 +33,7 @@ fn kernel_accounts_name_the_window() {
 }
 
 #[test]
-fn congestion_with_and_without_loss() {
+fn the_congestion_window_is_the_limiter_with_and_without_losses() {
     let mut m = sender();
     assert_eq!(dominant_limiter(&m).limiter, Limiter::CongestionWindow);
     m.retransmits = 3;
@@ -41,7 +41,7 @@ fn congestion_with_and_without_loss() {
 }
 
 #[test]
-fn store_and_cpu() {
+fn store_and_cpu_are_limiters_by_their_share_of_the_time() {
     let mut m = sender();
     m.store_time = seconds(8.0);
     m.wire_time = seconds(1.0);
@@ -55,17 +55,17 @@ fn store_and_cpu() {
 }
 
 #[test]
-fn receiver_window_explains_the_rate() {
+fn a_receive_window_that_explains_the_rate_is_the_limiter() {
     let mut m = sender();
     m.role = Some(Role::Receiver);
-    // 100 MB/s over 50 ms: 5 MB in flight, more than half of a 4 MiB buffer.
+    // 100 MB/s over 50 ms are 5 MB in flight, more than half of a buffer of 4 MiB.
     assert_eq!(dominant_limiter(&m).limiter, Limiter::ReceiveWindow);
     m.buffer_bytes = 64 << 20;
     assert_eq!(dominant_limiter(&m).limiter, Limiter::ServerCap);
 }
 
 #[test]
-fn asked_for_limit_wins() {
+fn a_reached_rate_limit_is_the_limiter() {
     let mut m = sender();
     m.rate_limit = Some(100_000_000);
     assert_eq!(dominant_limiter(&m).limiter, Limiter::RateLimit);
@@ -74,7 +74,7 @@ fn asked_for_limit_wins() {
 }
 
 #[test]
-fn streams_that_left_early_did_not_compute_since() {
+fn time_after_a_stream_has_ended_does_not_count_as_cpu() {
     let m = Evidence {
         role: Some(Role::Receiver),
         streams: 16,
@@ -95,7 +95,7 @@ fn streams_that_left_early_did_not_compute_since() {
     );
 }
 
-/// Four streams, open for 38 s between them.
+/// Four streams that were open for 38 s together.
 fn four(role: Role) -> Evidence {
     Evidence {
         role: Some(role),
@@ -108,7 +108,7 @@ fn four(role: Role) -> Evidence {
 }
 
 #[test]
-fn the_same_evidence_has_the_same_judgement_as_ever() {
+fn limiter_and_share_of_recorded_evidence_stay_the_same() {
     let sent = || four(Role::Sender);
     let received = || four(Role::Receiver);
     let threads = |store, wire, all| Evidence {
@@ -179,7 +179,7 @@ fn the_same_evidence_has_the_same_judgement_as_ever() {
 
 proptest! {
     #[test]
-    fn share_is_a_share(
+    fn every_share_is_between_zero_and_one(
         bytes: u64, elapsed in 0_u64..1 << 40, streams in 0_u64..100,
         busy in 0_u64..1 << 40, store in 0_u64..1 << 40, wire in 0_u64..1 << 40,
         send: bool,

@@ -1,5 +1,5 @@
-//! Class of a stream's limit, seen over a few round trips. The rules of both ends stand in the order in
-//! which they exclude each other.
+//! Bottleneck of a stream, classified over two round trips. The order of the rules matters: each rule
+//! assumes that those before it did not apply.
 
 use std::time::Duration;
 
@@ -8,31 +8,30 @@ use units::{bytes_in, show};
 use super::rate_meter::Rtt;
 use super::stream_interval::StreamInterval;
 use crate::limiter::{Limiter, Role};
-use crate::sample::TcpSample;
-use crate::sample::max_in_flight;
+use crate::sample::{IntervalStats, TcpSample, max_in_flight};
 
-/// Limit of a stream.
+/// Bottleneck of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bottleneck {
-    /// Not seen yet.
+    /// Not classified yet.
     Unknown,
-    /// The receiver's window.
+    /// The window that the receiver announces.
     ReceiveWindow,
-    /// The sender's buffer.
+    /// The sender's socket buffer.
     SendBuffer,
     /// The sending program.
     SenderApp,
-    /// Nothing yet: slow start.
+    /// Slow start: the congestion window still grows.
     SlowStart,
-    /// The path: packets queue on it.
+    /// The bottleneck link: packets queue there.
     Link,
-    /// The path: it loses packets without a queue.
+    /// The congestion window, reduced by losses without a queue.
     Loss,
-    /// The path, without queue or loss.
+    /// The congestion window, without queue or loss.
     Cwnd,
     /// The receiving program.
     ReceiverApp,
-    /// The sender or the path, which a receiver cannot tell apart.
+    /// The sender or the path: a receiver cannot tell which.
     SenderOrPath,
 }
 
@@ -50,183 +49,186 @@ impl Bottleneck {
         }
     }
 
-    /// In plain words, with the figures of the look that it was seen at.
-    pub(crate) fn describe(self, role: Role, look: &TcpSample, rate: u64) -> String {
-        let trip = Rtt::of_sample(look);
+    /// Explanation for people, with the figures of the latest sample. `rate` is in bytes per second.
+    pub(crate) fn describe(self, role: Role, sample: &TcpSample, rate: u64) -> String {
+        let rtt = Rtt::of_sample(sample, role);
         let speed = show::bits(rate.saturating_mul(8));
         match self {
-            Self::Unknown => "nothing moved yet".to_owned(),
+            Self::Unknown => "no data has moved yet".to_owned(),
             Self::ReceiveWindow => {
                 let window = match role {
-                    Role::Sender => look.peer_window,
-                    Role::Receiver => look.receive_window,
+                    Role::Sender => sample.peer_window,
+                    Role::Receiver => sample.receive_window,
                 };
                 format!(
-                    "{speed} fill the receiver's window of {} every {}",
+                    "{speed}: the receiver's window of {} is full every {}",
                     show::bytes(window),
-                    show::time(trip.for_window())
+                    show::time(rtt.for_window())
                 )
             }
             Self::SendBuffer => format!(
-                "{speed} fill the send buffer of {} every {}",
-                show::bytes(look.send_buffer),
-                show::time(trip.smoothed)
+                "{speed}: the send buffer of {} is full every {}",
+                show::bytes(sample.send_buffer),
+                show::time(rtt.smoothed)
             ),
-            Self::SenderApp => format!("{speed} is what this end writes"),
+            Self::SenderApp => format!("the sending program writes only {speed}"),
             Self::SlowStart => format!("slow start, {speed} so far"),
             Self::Link => format!(
-                "the path is full with {speed}: a round trip takes {} instead of {}",
-                show::time(trip.smoothed),
-                show::time(trip.min)
+                "the path is full at {speed}: a round trip takes {} instead of {}",
+                show::time(rtt.smoothed),
+                show::time(rtt.min)
             ),
             Self::Loss => format!(
-                "losses hold the congestion window at {}",
-                show::bytes(look.cwnd)
+                "losses keep the congestion window at {}",
+                show::bytes(sample.cwnd)
             ),
             Self::Cwnd => format!(
                 "the congestion window of {} allows {speed}",
-                show::bytes(look.cwnd)
+                show::bytes(sample.cwnd)
             ),
             Self::ReceiverApp => format!(
-                "{speed} is what this end reads: {} wait in its buffer of {}",
-                show::bytes(look.readable),
-                show::bytes(look.receive_buffer)
+                "the receiving program reads only {speed}: {} wait in its buffer of {}",
+                show::bytes(sample.readable),
+                show::bytes(sample.receive_buffer)
             ),
-            Self::SenderOrPath => format!("the sender or the path gives {speed}"),
+            Self::SenderOrPath => format!("the sender or the path limits to {speed}"),
         }
     }
 }
 
-/// The writer waits for room in the send buffer: it is woken when a third is free, and some more
-/// may be free by the time it writes. What is written is in flight, and the peer has room. (The
-/// kernel's own account, `sndbuf_limited`, misses most of that time.)
-pub(crate) fn is_send_buffer_full(look: &TcpSample) -> bool {
-    /// The data room lets twice as much wait unsent (TCP_NOTSENT_LOWAT) where the buffer has room.
+/// Whether the writer waits for space in the send buffer while everything written is in flight and the
+/// peer's window has room. The kernel's own account (`tcpi_sndbuf_limited`) misses most of this time.
+pub(crate) fn is_send_buffer_full(sample: &TcpSample) -> bool {
+    /// Half of TCP_NOTSENT_LOWAT as crate `data` sets it: a buffer with space holds more unsent bytes.
     const UNSENT: u64 = 512 << 10;
-    look.send_buffer > 0
-        && look.send_queue_memory >= look.send_buffer / 5 * 3
-        && look.unsent < UNSENT.min(look.send_buffer / 8)
-        && (look.peer_window == 0 || look.in_flight < look.peer_window / 10 * 9)
+    // The kernel wakes a writer when a third of the buffer is free (`sk_stream_write_space`), and a little more
+    // may be free by the time it writes: a buffer that is 60 % full counts as full.
+    sample.send_buffer > 0
+        && sample.send_queue_memory >= sample.send_buffer / 5 * 3
+        && sample.unsent < UNSENT.min(sample.send_buffer / 8)
+        && (sample.peer_window == 0 || sample.in_flight < sample.peer_window / 10 * 9)
 }
 
-/// The rate, bytes per second, is one that the send buffer could limit. During loss recovery a
-/// buffer is full of what arrived after a gap, at whatever rate.
-pub(crate) fn explains_rate_by_send_buffer(look: &TcpSample, trip: Rtt, rate: u64) -> bool {
-    bytes_in(rate, trip.smoothed) >= max_in_flight(look.send_buffer) / 2
+/// Whether the send buffer could limit this rate, bytes per second. During loss recovery the buffer is
+/// full of data that arrived behind a gap, at any rate.
+pub(crate) fn explains_rate_by_send_buffer(sample: &TcpSample, rtt: Rtt, rate: u64) -> bool {
+    bytes_in(rate, rtt.smoothed) >= max_in_flight(sample.send_buffer) / 2
 }
 
-/// Half of what the receive buffer can hold waits to be read. Behind a lost segment a buffer is
-/// full, too, of what cannot be read yet; of what can be, at least a quarter of the memory is payload
-/// (full segments: a half to nearly all).
-pub(crate) fn is_receive_buffer_backed_up(look: &TcpSample) -> bool {
-    look.receive_buffer > 0
-        && look.receive_queue_memory >= look.receive_buffer / 2
-        && look.readable >= look.receive_queue_memory / 4
+/// Whether half of the receive buffer holds data that waits to be read. A buffer is also full behind a
+/// lost segment, but of data that cannot be read yet. Of readable data at least a quarter of the memory is
+/// payload (with full segments a half to nearly all).
+pub(crate) fn is_receive_buffer_backed_up(sample: &TcpSample) -> bool {
+    sample.receive_buffer > 0
+        && sample.receive_queue_memory >= sample.receive_buffer / 2
+        && sample.readable >= sample.receive_queue_memory / 4
 }
 
-/// One window a round trip explains the rate, bytes per second.
-pub(crate) fn fills_receive_window(look: &TcpSample, trip: Rtt, rate: u64) -> bool {
-    let in_flight = bytes_in(rate, trip.for_window());
-    look.receive_window > 0 && in_flight >= look.receive_window / 100 * 85
+/// Whether one receive window per round trip explains the rate, bytes per second.
+pub(crate) fn fills_receive_window(sample: &TcpSample, rtt: Rtt, rate: u64) -> bool {
+    let in_flight = bytes_in(rate, rtt.for_window());
+    sample.receive_window > 0 && in_flight >= sample.receive_window / 100 * 85
 }
 
-/// Looks over two round trips, at least a tenth of a second.
+/// Collects samples over two round trips, at least 100 ms, and then classifies the bottleneck.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BottleneckClassifier {
-    spell: Option<StreamInterval>,
-    looks: u32,
-    pressed: u32,
-    idle: u32,
-    backed_up: u32,
+    interval: Option<StreamInterval>,
+    samples: u32,
+    full_buffer_samples: u32,
+    idle_samples: u32,
+    backed_up_samples: u32,
 }
 
-/// Result of a tally.
+/// Bottleneck of a stream over an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClassifiedInterval {
     pub(crate) bottleneck: Bottleneck,
-    /// Over this time.
-    pub(crate) time: Duration,
-    /// At this rate, bytes per second.
-    pub(crate) rate: u64,
+    pub(crate) stats: IntervalStats,
 }
 
-/// Differences over less are chance.
-const SHORTEST: Duration = Duration::from_millis(100);
-/// Nor do fewer looks tell anything.
-const FEWEST: u32 = 3;
+/// Shortest interval: differences over less are noise.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// Fewest samples in an interval.
+const FEWEST_SAMPLES: u32 = 3;
 
 impl BottleneckClassifier {
-    /// Takes a look; a verdict when the time is up and something moved.
-    pub(crate) fn on_sample(&mut self, role: Role, look: &TcpSample) -> Option<ClassifiedInterval> {
-        let Some(spell) = &mut self.spell else {
-            self.spell = Some(StreamInterval::new(look));
+    /// Takes a sample; returns the result at the end of an interval in which data moved.
+    pub(crate) fn on_sample(
+        &mut self,
+        role: Role,
+        sample: &TcpSample,
+    ) -> Option<ClassifiedInterval> {
+        let Some(interval) = &mut self.interval else {
+            self.interval = Some(StreamInterval::new(role, sample));
             return None;
         };
-        spell.on_sample(look);
-        let spell = *spell;
-        self.looks += 1;
-        self.pressed += u32::from(is_send_buffer_full(look));
-        let idle = look.unsent == 0 && look.in_flight < look.cwnd / 10 * 7;
-        self.idle += u32::from(idle && !is_send_buffer_full(look));
-        self.backed_up += u32::from(is_receive_buffer_backed_up(look));
-        let time = spell.time();
-        if time < SHORTEST.max(spell.rtt().smoothed * 2) || self.looks < FEWEST {
+        interval.on_sample(sample);
+        let interval = *interval;
+        self.samples += 1;
+        self.full_buffer_samples += u32::from(is_send_buffer_full(sample));
+        // A sender that leaves a third of its congestion window unused has nothing to send (RFC 7661).
+        let is_idle = sample.unsent == 0 && sample.in_flight < sample.cwnd / 10 * 7;
+        self.idle_samples += u32::from(is_idle && !is_send_buffer_full(sample));
+        self.backed_up_samples += u32::from(is_receive_buffer_backed_up(sample));
+        let stats = interval.stats();
+        if stats.time < SHORTEST_INTERVAL.max(interval.rtt().smoothed * 2)
+            || self.samples < FEWEST_SAMPLES
+        {
             return None;
         }
-        let class = match role {
-            Role::Sender => self.classify_sender(&spell, look),
-            Role::Receiver => self.classify_receiver(look, spell.rtt(), spell.rate()),
+        let bottleneck = match role {
+            Role::Sender => self.classify_sender(&interval, sample),
+            Role::Receiver => self.classify_receiver(sample, interval.rtt(), stats.rate()),
         };
         *self = Self {
-            spell: Some(StreamInterval::new(look)),
+            interval: Some(StreamInterval::new(role, sample)),
             ..Self::default()
         };
-        (spell.bytes() > 0).then_some(ClassifiedInterval {
-            bottleneck: class,
-            time,
-            rate: spell.rate(),
-        })
+        (stats.bytes > 0).then_some(ClassifiedInterval { bottleneck, stats })
     }
 
-    fn classify_sender(&self, spell: &StreamInterval, look: &TcpSample) -> Bottleneck {
-        let (first, trip) = (&spell.first, spell.rtt());
-        let busy = look.busy_time.saturating_sub(first.busy_time);
-        let held = look.rwnd_limited.saturating_sub(first.rwnd_limited);
-        if !busy.is_zero() && held * 10 > busy * 3 {
+    fn classify_sender(&self, interval: &StreamInterval, sample: &TcpSample) -> Bottleneck {
+        let (stats, rtt) = (interval.stats(), interval.rtt());
+        let (busy, window_limited) = (stats.busy_time, stats.rwnd_limited);
+        // A window that limits is full in bursts: 30 % of the time with outstanding data is enough.
+        if !busy.is_zero() && window_limited * 10 > busy * 3 {
             return Bottleneck::ReceiveWindow;
         }
-        if self.pressed * 2 >= self.looks && explains_rate_by_send_buffer(look, trip, spell.rate())
+        if self.full_buffer_samples * 2 >= self.samples
+            && explains_rate_by_send_buffer(sample, rtt, stats.rate())
         {
-            return if spell.fills_path() {
+            return if interval.fills_path() {
                 Bottleneck::Link
             } else {
                 Bottleneck::SendBuffer
             };
         }
-        if busy * 10 < spell.time() * 7 || self.idle * 3 >= self.looks * 2 {
+        // Without outstanding data for 30 % of the time, TCP waits for the program.
+        if busy * 10 < stats.time * 7 || self.idle_samples * 3 >= self.samples * 2 {
             return Bottleneck::SenderApp;
         }
-        if trip.is_congested() {
+        if rtt.is_congested() {
             return Bottleneck::Link;
         }
-        if look.retransmits > first.retransmits {
+        if stats.has_losses() {
             return Bottleneck::Loss;
         }
-        if look.in_slow_start {
+        if sample.in_slow_start {
             Bottleneck::SlowStart
         } else {
             Bottleneck::Cwnd
         }
     }
 
-    fn classify_receiver(&self, look: &TcpSample, trip: Rtt, rate: u64) -> Bottleneck {
-        if self.backed_up * 2 >= self.looks {
+    fn classify_receiver(&self, sample: &TcpSample, rtt: Rtt, rate: u64) -> Bottleneck {
+        if self.backed_up_samples * 2 >= self.samples {
             return Bottleneck::ReceiverApp;
         }
-        if fills_receive_window(look, trip, rate) {
+        if fills_receive_window(sample, rtt, rate) {
             return Bottleneck::ReceiveWindow;
         }
-        if trip.is_congested() {
+        if rtt.is_congested() {
             Bottleneck::Link
         } else {
             Bottleneck::SenderOrPath

@@ -1,59 +1,61 @@
-//! Which class was told last, and whether another one is news.
+//! Hysteresis for reports of a stream's bottleneck.
 
 use std::time::Duration;
 
 use super::bottleneck::Bottleneck;
 
-/// A new class is told when it was seen so often in turn.
-const SEEN: u32 = 2;
-/// Classes are told no more often than this.
-const TOLD: Duration = Duration::from_secs(1);
+/// Consecutive intervals with the same new bottleneck before it is reported.
+const CONFIRMATIONS: u32 = 2;
+/// Shortest time between two reports.
+const SHORTEST_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The class that was told last.
+/// The bottleneck reported last, and the candidate for the next report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hysteresis {
-    class: Bottleneck,
-    told: Option<Duration>,
-    /// Another one, and how often it was seen in turn.
-    next: (Bottleneck, u32),
+    bottleneck: Bottleneck,
+    reported_at: Option<Duration>,
+    /// Latest bottleneck, and in how many consecutive intervals it was seen.
+    candidate: (Bottleneck, u32),
 }
 
 impl Default for Hysteresis {
     fn default() -> Self {
         Self {
-            class: Bottleneck::Unknown,
-            told: None,
-            next: (Bottleneck::Unknown, 0),
+            bottleneck: Bottleneck::Unknown,
+            reported_at: None,
+            candidate: (Bottleneck::Unknown, 0),
         }
     }
 }
 
 impl Hysteresis {
-    /// Whether a class is news.
-    pub(crate) fn is_change(&mut self, at: Duration, class: Bottleneck) -> bool {
-        let seen = if self.next.0 == class {
-            self.next.1.saturating_add(1)
+    /// Takes the bottleneck of an interval; true if it is to be reported now.
+    pub(crate) fn is_change(&mut self, at: Duration, bottleneck: Bottleneck) -> bool {
+        let count = if self.candidate.0 == bottleneck {
+            self.candidate.1.saturating_add(1)
         } else {
             1
         };
-        self.next = (class, seen);
-        let rested = self.told.is_none_or(|told| at.saturating_sub(told) >= TOLD);
-        let news = class != self.class && seen >= SEEN && rested;
-        if news {
-            self.set_reported(at, class);
+        self.candidate = (bottleneck, count);
+        let is_due = self
+            .reported_at
+            .is_none_or(|reported_at| at.saturating_sub(reported_at) >= SHORTEST_REPORT_INTERVAL);
+        let is_change_due = bottleneck != self.bottleneck && count >= CONFIRMATIONS && is_due;
+        if is_change_due {
+            self.set_reported(at, bottleneck);
         }
-        news
+        is_change_due
     }
 
-    pub(crate) fn set_reported(&mut self, at: Duration, class: Bottleneck) {
-        (self.class, self.told) = (class, Some(at));
+    pub(crate) fn set_reported(&mut self, at: Duration, bottleneck: Bottleneck) {
+        (self.bottleneck, self.reported_at) = (bottleneck, Some(at));
     }
 
     pub(crate) fn is_stable(&self, at: Duration) -> bool {
-        self.class != Bottleneck::SlowStart
-            && self.next.0 == self.class
-            && self
-                .told
-                .is_some_and(|told| at.saturating_sub(told) >= TOLD)
+        self.bottleneck != Bottleneck::SlowStart
+            && self.candidate.0 == self.bottleneck
+            && self.reported_at.is_some_and(|reported_at| {
+                at.saturating_sub(reported_at) >= SHORTEST_REPORT_INTERVAL
+            })
     }
 }

@@ -1,4 +1,4 @@
-//! Findings from a stream's looks, for every policy that asks: its class, its rate, its round trip.
+//! Analysis of a stream's samples: bottleneck, rate and round trip. Shared by all policies.
 
 mod bottleneck;
 mod hysteresis;

@@ -1,4 +1,4 @@
-//! Reach of one stream over a path with a host's limits, and the setting that would change it.
+//! Rates that one stream reaches under a host's buffer limits, and the sysctl that would raise them.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use units::{bytes_in, show};
 use super::host_limits::HostBufferLimits;
 use crate::sample::{max_in_flight, window_of_buffer};
 
-/// A path as its user knows it.
+/// A path as the user describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathSpec {
-    /// Its bottleneck, bits per second.
+    /// Rate of its bottleneck, bits per second.
     pub rate_bps: u64,
-    /// Its round trip without queues.
+    /// Round trip without queues.
     pub rtt: Duration,
 }
 
@@ -23,7 +23,7 @@ impl PathSpec {
         bytes_in(self.rate_bps / 8, self.rtt)
     }
 
-    /// The rate of one stream with so many bytes in flight, bits per second.
+    /// Rate of one stream with so many bytes in flight, bits per second.
     fn rate_with(&self, in_flight: u64) -> u64 {
         let bits = u128::from(in_flight) * 8 * 1_000_000_000;
         let reached = bits.checked_div(self.rtt.as_nanos());
@@ -33,30 +33,30 @@ impl PathSpec {
     }
 }
 
-/// Rate that one stream of this host gets out of a path; no more than the path has.
+/// Rates that one stream of this host reaches on a path, at most the path's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReachableRates {
-    /// Sending, with the largest send buffer that can be had, bits per second.
+    /// Sending with the largest send buffer, bits per second.
     pub send_bps: u64,
-    /// Receiving, with the largest receive buffer that can be had, and a window scale that was
-    /// chosen before it was set, bits per second.
+    /// Receiving with the largest receive buffer and the window scale of a connection whose buffer was set
+    /// after the handshake, bits per second.
     pub receive_bps: u64,
-    /// Settings that hold it back, sending first; empty: none does.
+    /// Settings that limit these rates, sending first; empty if none does.
     pub advice: Vec<SysctlAdvice>,
 }
 
-/// A setting to raise.
+/// A sysctl to raise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysctlAdvice {
-    /// Its name for sysctl(8).
+    /// Name for sysctl(8).
     pub sysctl: &'static str,
-    /// Its new value, as sysctl(8) takes it.
+    /// New value, as sysctl(8) takes it.
     pub value: String,
-    /// Its value now.
+    /// Present value.
     pub now: String,
-    /// Rate that one stream reaches now, bits per second.
+    /// Rate of one stream now, bits per second.
     pub from_bps: u64,
-    /// Rate that it may reach then.
+    /// Rate of one stream with the new value, bits per second.
     pub to_bps: u64,
 }
 
@@ -76,48 +76,49 @@ impl fmt::Display for SysctlAdvice {
     }
 }
 
-/// The largest value that these settings are worth: a TCP window ends at 1 GB (RFC 7323 §2.2).
+/// Largest useful value of these settings, bytes: a TCP window is at most 1 GiB (RFC 7323 §2.3).
 const LARGEST: u64 = 1 << 30;
 
-/// Reach of one stream over `path` from and to a host with these limits, when `auto` sizes its
+/// Rates that one stream reaches over `path` from and to a host with these limits, if `auto` sizes its
 /// buffers.
-pub fn reachable_rates(caps: &HostBufferLimits, path: PathSpec) -> ReachableRates {
+pub fn reachable_rates(limits: &HostBufferLimits, path: PathSpec) -> ReachableRates {
     ReachableRates {
-        send_bps: path.rate_with(max_in_flight(caps.max_send_buffer())),
-        receive_bps: path.rate_with(caps.max_receive_window()),
-        advice: advise_sending(caps, path)
+        send_bps: path.rate_with(max_in_flight(limits.max_send_buffer())),
+        receive_bps: path.rate_with(limits.max_receive_window()),
+        advice: advise_sending(limits, path)
             .into_iter()
-            .chain(advise_receiving(caps, path))
+            .chain(advise_receiving(limits, path))
             .collect(),
     }
 }
 
-/// The limit to raise so that one sending stream fills the path; `None`: none, or none helps.
-pub fn advise_sending(caps: &HostBufferLimits, path: PathSpec) -> Option<SysctlAdvice> {
-    // Three times the product: two thirds of a buffer are in flight, and a congestion window
-    // swings to twice the product.
+/// The limit to raise so that one sending stream fills the path; `None` if it does already, or if no
+/// limit helps.
+pub fn advise_sending(limits: &HostBufferLimits, path: PathSpec) -> Option<SysctlAdvice> {
+    // Three times the bandwidth-delay product: two thirds of a buffer are in flight, and a congestion
+    // window reaches twice the product before a loss.
     let enough = rounded_up(path.bdp_bytes().saturating_mul(3));
-    let from_bps = path.rate_with(max_in_flight(caps.max_send_buffer()));
+    let from_bps = path.rate_with(max_in_flight(limits.max_send_buffer()));
     let to_bps = path.rate_with(max_in_flight(enough));
     (to_bps > from_bps).then(|| SysctlAdvice {
         sysctl: "net.ipv4.tcp_wmem",
-        value: triple(caps.wmem_first_two, enough),
-        now: triple(caps.wmem_first_two, caps.max_autotuned_send),
+        value: triple(limits.wmem_first_two, enough),
+        now: triple(limits.wmem_first_two, limits.max_autotuned_send),
         from_bps,
         to_bps,
     })
 }
 
-/// The limits to raise, all of them, so that one receiving stream fills the path; empty: none, or none
-/// helps.
-pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAdvice> {
-    // Twice the product: at least half of a buffer is offered as window.
+/// The limits to raise, all together, so that one receiving stream fills the path; empty if it does
+/// already, or if no limit helps.
+pub fn advise_receiving(limits: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAdvice> {
+    // Twice the bandwidth-delay product: at least half of a buffer is offered as window.
     let enough = rounded_up(path.bdp_bytes().saturating_mul(2));
-    let from_bps = path.rate_with(caps.max_receive_window());
+    let from_bps = path.rate_with(limits.max_receive_window());
     let switch_on =
-        !caps.receive_autotuning && caps.max_autotuned_receive > caps.max_receive_buffer();
+        !limits.receive_autotuning && limits.max_autotuned_receive > limits.max_receive_buffer();
     let to_bps = path.rate_with(window_of_buffer(if switch_on {
-        caps.max_autotuned_receive
+        limits.max_autotuned_receive
     } else {
         enough
     }));
@@ -135,22 +136,22 @@ pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAd
         let (on, off) = ("1".to_owned(), "0".to_owned());
         return vec![raise("net.ipv4.tcp_moderate_rcvbuf", on, off)];
     }
-    let triple = |third| triple(caps.rmem_first_two, third);
+    let triple = |third| triple(limits.rmem_first_two, third);
     let autotuned = raise(
         "net.ipv4.tcp_rmem",
         triple(enough),
-        triple(caps.max_autotuned_receive),
+        triple(limits.max_autotuned_receive),
     );
-    if caps.receive_autotuning {
+    if limits.receive_autotuning {
         return vec![autotuned];
     }
-    // Reported buffers are twice what the setting says. Whoever sets the buffer, Linux measures the
-    // growth of the window against tcp_rmem's third value (`__tcp_grow_window`).
+    // Reported buffers are twice the value of the setting. Even for a buffer set by the program, Linux
+    // bounds the growth of the window by tcp_rmem's third value (`__tcp_grow_window`).
     let half = |bytes: u64| (bytes / 2).to_string();
     let set = raise(
         "net.core.rmem_max",
         half(enough),
-        half(caps.max_settable_receive),
+        half(limits.max_settable_receive),
     );
     vec![set, autotuned]
 }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_path_needs_nothing() {
+    fn a_short_path_needs_no_advice() {
         let reach = reachable_rates(&shipped(), gigabit(20));
         assert_eq!(reach.send_bps, 1_000_000_000);
         assert_eq!(reach.receive_bps, 1_000_000_000);
@@ -200,7 +201,7 @@ mod tests {
     #[test]
     fn a_long_path_needs_a_larger_send_buffer() {
         let reach = reachable_rates(&shipped(), gigabit(100));
-        // 5.6 MB in flight every 100 ms.
+        // 5.6 MB in flight, and a round trip of 100 ms.
         assert!((440_000_000..450_000_000).contains(&reach.send_bps));
         assert_eq!(reach.receive_bps, 1_000_000_000);
         let [advice] = reach.advice.as_slice() else {
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_receiver_needs_a_larger_receive_buffer() {
+    fn a_host_with_old_defaults_needs_a_larger_receive_buffer() {
         let [advice] = &advise_receiving(&HostBufferLimits::default(), gigabit(100))[..] else {
             panic!();
         };
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn autotuning_that_was_switched_off_is_switched_on_first() {
+    fn disabled_autotuning_is_enabled_first() {
         let off = HostBufferLimits {
             receive_autotuning: false,
             ..shipped()
@@ -248,20 +249,20 @@ mod tests {
             (set.now.as_str(), set.value.as_str()),
             ("4194304", "16777216")
         );
-        // What is set opens a window only as far as this allows.
+        // The window of a set buffer grows only as far as tcp_rmem allows.
         assert_eq!(autotuned.sysctl, "net.ipv4.tcp_rmem");
         assert_eq!(autotuned.value, "4096 131072 33554432");
     }
 
     #[test]
-    fn force_does_not_exceed_the_window_scale_of_an_old_host() {
+    fn forced_buffers_do_not_exceed_the_window_scale() {
         let old = HostBufferLimits {
             max_settable_receive: 256 << 20,
             may_force: true,
             ..HostBufferLimits::default()
         };
         let reach = reachable_rates(&old, gigabit(100));
-        // 8.4 MB every 100 ms.
+        // A window of 8.4 MB every 100 ms.
         assert!((670_000_000..672_000_000).contains(&reach.receive_bps));
         let advice = reach.advice.last().unwrap();
         assert_eq!(advice.sysctl, "net.ipv4.tcp_rmem");
@@ -270,29 +271,29 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_of_nothing_is_no_limit() {
+    fn a_zero_round_trip_limits_nothing() {
         let reach = reachable_rates(&shipped(), gigabit(0));
         assert_eq!(reach.send_bps, 1_000_000_000);
         assert_eq!(reach.advice, []);
     }
 
     proptest! {
-        /// Who follows the advice reaches what it promised, and is told nothing more.
+        /// A host that follows the advice reaches the promised rate and gets no further advice.
         #[test]
-        fn advice_is_enough(rate_bps in 1_u64..100_000_000_000, us in 1_u64..2_000_000) {
+        fn following_the_advice_is_enough(rate_bps in 1_u64..100_000_000_000, us in 1_u64..2_000_000) {
             let path = PathSpec { rate_bps, rtt: Duration::from_micros(us) };
-            let mut caps = shipped();
-            let before = reachable_rates(&caps, path);
+            let mut limits = shipped();
+            let before = reachable_rates(&limits, path);
             for advice in &before.advice {
                 prop_assert!(advice.to_bps > advice.from_bps);
                 let third = advice.value.rsplit(' ').next().unwrap().parse().unwrap();
                 match advice.sysctl {
-                    "net.ipv4.tcp_wmem" => caps.max_autotuned_send = third,
-                    "net.ipv4.tcp_rmem" => caps.max_autotuned_receive = third,
+                    "net.ipv4.tcp_wmem" => limits.max_autotuned_send = third,
+                    "net.ipv4.tcp_rmem" => limits.max_autotuned_receive = third,
                     other => panic!("{other}"),
                 }
             }
-            let after = reachable_rates(&caps, path);
+            let after = reachable_rates(&limits, path);
             prop_assert_eq!(&after.advice, &[]);
             if path.bdp_bytes() < LARGEST / 3 {
                 prop_assert_eq!(after.send_bps.min(after.receive_bps), path.rate_bps);

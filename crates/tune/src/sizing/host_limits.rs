@@ -1,41 +1,41 @@
-//! How far a host lets buffers grow.
+//! A host's limits on buffer sizes.
 
 use crate::sample::window_of_buffer;
 
-/// The largest buffer that a privileged process gives itself, bytes as reported: in flight it
-/// carries 10 Gbit/s over 130 ms. The kernel would grant 2 GB, of memory that is not swapped.
+/// Largest buffer that a privileged process takes, bytes as reported. It is enough for 10 Gbit/s over
+/// 130 ms. The kernel would grant 2 GB, but socket memory is never swapped.
 pub const FORCED_LARGEST: u64 = 256 << 20;
 
-/// Of a machine's memory, a privileged process lets no buffer exceed this part: twice what the
-/// kernel's own autotuning may (a 128th, `tcp_init` in net/ipv4/tcp.c).
+/// Divisor of the machine's memory: no buffer of a privileged process is larger than the quotient. That is
+/// twice the bound of the kernel's own autotuning (a 128th, `tcp_init` in net/ipv4/tcp.c).
 pub const FORCED_PART: u64 = 64;
 
-/// The limits of one host and process, bytes as SO_MEMINFO shows buffers (twice what is asked for).
+/// Buffer limits of one host and process, bytes as SO_MEMINFO reports buffers (twice the value given to
+/// setsockopt).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostBufferLimits {
-    /// The largest send buffer that autotuning makes (`net.ipv4.tcp_wmem`, third value).
+    /// Largest send buffer by autotuning (`net.ipv4.tcp_wmem`, third value).
     pub max_autotuned_send: u64,
-    /// The largest that SO_SNDBUF, or SO_SNDBUFFORCE if this process may, can set.
+    /// Largest send buffer by SO_SNDBUF, or by SO_SNDBUFFORCE if this process may use it.
     pub max_settable_send: u64,
-    /// The largest receive buffer that autotuning makes (`net.ipv4.tcp_rmem`, third value).
+    /// Largest receive buffer by autotuning (`net.ipv4.tcp_rmem`, third value).
     pub max_autotuned_receive: u64,
-    /// The largest that SO_RCVBUF or SO_RCVBUFFORCE can set.
+    /// Largest receive buffer by SO_RCVBUF, or by SO_RCVBUFFORCE if this process may use it.
     pub max_settable_receive: u64,
-    /// The largest that SO_RCVBUF without force can set, which is twice `net.core.rmem_max`.
+    /// Largest receive buffer by SO_RCVBUF alone: twice `net.core.rmem_max`.
     pub max_unforced_receive: u64,
-    /// Receive buffers are autotuned at all (`net.ipv4.tcp_moderate_rcvbuf`).
+    /// Whether receive buffers are autotuned (`net.ipv4.tcp_moderate_rcvbuf`).
     pub receive_autotuning: bool,
-    /// This process may exceed `net.core.wmem_max` and `rmem_max` (CAP_NET_ADMIN).
+    /// Whether this process may exceed `net.core.wmem_max` and `rmem_max` (CAP_NET_ADMIN).
     pub may_force: bool,
-    /// The first two values of `net.ipv4.tcp_wmem`: what is kept when the third is raised.
+    /// First two values of `net.ipv4.tcp_wmem`, which advice to raise the third keeps.
     pub wmem_first_two: [u64; 2],
-    /// The first two values of `net.ipv4.tcp_rmem`; the second is every connection's first buffer.
+    /// First two values of `net.ipv4.tcp_rmem`; the second is the initial buffer of every connection.
     pub rmem_first_two: [u64; 2],
 }
 
 impl Default for HostBufferLimits {
-    /// The defaults that tcp(7) and socket(7) document, and that most kernels in use have: a
-    /// host that does not tell is taken for one of those.
+    /// The defaults of tcp(7) and socket(7), for hosts whose settings cannot be read.
     fn default() -> Self {
         Self {
             max_autotuned_send: 4 << 20,
@@ -52,18 +52,18 @@ impl Default for HostBufferLimits {
 }
 
 impl HostBufferLimits {
-    /// The largest send buffer that a connection can have, by autotuning or set.
+    /// Largest send buffer of a connection, by autotuning or by setsockopt.
     pub fn max_send_buffer(&self) -> u64 {
         self.max_autotuned_send.max(self.max_settable_send)
     }
 
-    /// The largest receive buffer, likewise.
+    /// Largest receive buffer of a connection, by autotuning or by setsockopt.
     pub fn max_receive_buffer(&self) -> u64 {
         self.max_unset_receive_buffer()
             .max(self.max_settable_receive)
     }
 
-    /// The largest receive buffer of a connection that is left alone.
+    /// Largest receive buffer of a connection on which the program sets none.
     pub fn max_unset_receive_buffer(&self) -> u64 {
         if self.receive_autotuning {
             self.max_autotuned_receive
@@ -72,19 +72,21 @@ impl HostBufferLimits {
         }
     }
 
-    /// The largest window that a connection can offer, bytes, when nothing was set before its
-    /// handshake: by its buffer, and by the window scale, which Linux chooses for the larger of
+    /// Largest window that a connection can offer if no buffer was set before its handshake, bytes. It is
+    /// bounded by the buffer and by the window scale. Linux chooses the scale for the larger of
     /// `net.ipv4.tcp_rmem`'s third value and `net.core.rmem_max` (`tcp_select_initial_window`).
     pub fn max_receive_window(&self) -> u64 {
+        // The kernel compares with `rmem_max` itself, which SO_MEMINFO would report doubled.
         let space = self
             .max_autotuned_receive
             .max(self.max_unforced_receive / 2);
+        // The kernel's formula in `tcp_select_initial_window`.
         let scale = space.max(1).ilog2().saturating_sub(15).min(LARGEST_SCALE);
         window_of_buffer(self.max_receive_buffer()).min(65_535 << scale)
     }
 }
 
-/// RFC 7323 §2.3.
+/// Largest window scale (RFC 7323 §2.3).
 const LARGEST_SCALE: u32 = 14;
 
 #[cfg(test)]
@@ -92,32 +94,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reachable_is_the_larger_of_autotuned_and_set() {
-        let caps = HostBufferLimits::default();
-        assert_eq!(caps.max_send_buffer(), 4 << 20);
-        assert_eq!(caps.max_receive_buffer(), 6 << 20);
+    fn the_largest_buffer_is_the_larger_of_autotuned_and_settable() {
+        let limits = HostBufferLimits::default();
+        assert_eq!(limits.max_send_buffer(), 4 << 20);
+        assert_eq!(limits.max_receive_buffer(), 6 << 20);
         let fixed = HostBufferLimits {
             receive_autotuning: false,
-            ..caps
+            ..limits
         };
         assert_eq!(fixed.max_unset_receive_buffer(), 131_072);
         assert_eq!(fixed.max_receive_buffer(), 425_984);
     }
 
-    /// As was measured on Linux 6.18 with `rmem_max` at 4 MB.
+    /// Values measured on Linux 6.18 with `rmem_max` at 4 MB.
     #[test]
-    fn the_window_scale_follows_what_an_administrator_allows() {
+    fn the_window_scale_follows_tcp_rmem_and_rmem_max() {
         let forced = HostBufferLimits {
             max_settable_receive: FORCED_LARGEST,
             max_unforced_receive: 8 << 20,
             ..HostBufferLimits::default()
         };
         for (autotuned, scale) in [(1 << 20, 7), (6 << 20, 7), (32 << 20, 10), (64 << 20, 11)] {
-            let caps = HostBufferLimits {
+            let limits = HostBufferLimits {
                 max_autotuned_receive: autotuned,
                 ..forced
             };
-            assert_eq!(caps.max_receive_window(), 65_535 << scale);
+            assert_eq!(limits.max_receive_window(), 65_535 << scale);
         }
         let most = HostBufferLimits {
             max_autotuned_receive: u64::MAX,

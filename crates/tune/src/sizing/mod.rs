@@ -1,11 +1,11 @@
-//! How large a stream's socket buffers should be while it moves data.
+//! Sizes of a stream's socket buffers while it moves data.
 //!
-//! Three controllers over the same [`TcpSample`](crate::look::Look)s: [`drs1`] and [`drs`] are the papers' loops, [`auto`] is
-//! longhaul's own. Whoever drives them (the data room with sockets, the simulator with flows)
-//! looks at every stream now and then and carries out what they answer.
+//! Three controllers use the same [`TcpSample`](crate::sample::TcpSample)s: [`drs1`] and [`drs`] are the loops of two
+//! papers, [`auto`] is longhaul's own. The caller (crate `data` with sockets, the simulator with flows)
+//! samples every stream from time to time and applies the returned settings.
 //!
-//! Sizes are those given to setsockopt(2). Linux keeps and reports twice as much (socket(7)) and
-//! offers between half and two thirds of that as window.
+//! Sizes in settings are the values given to setsockopt(2). Linux allocates and reports twice as much
+//! (socket(7)) and offers between half and two thirds of that as window.
 
 pub mod advice;
 mod arrivals;
@@ -19,41 +19,41 @@ use std::time::Duration;
 use crate::limiter::Limiter;
 use crate::sample::StreamId;
 
-/// Something to do to a stream's socket. Sizes in bytes.
+/// A socket setting of one stream, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BufferSetting {
-    /// SO_SNDBUF, by force where allowed and needed.
+    /// SO_SNDBUF, or SO_SNDBUFFORCE where needed and permitted.
     SendBuffer(u64),
-    /// SO_RCVBUF likewise, and the window clamp lifted so that the window follows.
+    /// SO_RCVBUF or SO_RCVBUFFORCE, with the window clamp lifted so that the window follows.
     ReceiveBuffer(u64),
-    /// TCP_WINDOW_CLAMP: the window shall not be larger. Does not lock the buffer.
+    /// TCP_WINDOW_CLAMP: upper bound of the window. It does not lock the buffer.
     WindowClamp(u64),
-    /// Give the receive buffer back to autotuning with room for this window (SO_BUF_LOCK 0,
-    /// SO_RCVLOWAT, window clamp lifted): repairs one that the kernel made too small.
+    /// Returns the receive buffer to autotuning with space for this window (SO_BUF_LOCK 0, SO_RCVLOWAT,
+    /// window clamp lifted). It repairs a buffer that the kernel made too small.
     RestoreAutotuning(u64),
 }
 
-/// Decision of a controller, and its reason.
+/// A decision of a controller and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BufferDecision {
-    /// About which stream.
+    /// The stream.
     pub stream: StreamId,
-    /// Since the transfer began.
+    /// Time since the transfer began.
     pub at: Duration,
-    /// The change to make; `None`: none, on purpose.
+    /// The setting to apply; `None` if the decision is to change nothing.
     pub setting: Option<BufferSetting>,
-    /// Limiter of the stream.
+    /// Limiter of the stream at that time.
     pub limiter: Limiter,
-    /// In plain words.
+    /// Explanation for people.
     pub reason: String,
 }
 
-/// Sizes that a right-sizing loop stays between, bytes.
+/// Bounds of the buffer sizes in a right-sizing loop, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferBounds {
-    /// To begin with.
+    /// Initial and smallest size.
     pub initial: u64,
-    /// Never more.
+    /// Largest size.
     pub largest: u64,
 }
 

@@ -1,9 +1,9 @@
-//! How many parallel streams a transfer should use, and with which congestion control.
+//! Number of parallel streams of a transfer and their congestion control.
 //!
-//! [`initial`] says what to begin with when nothing was measured, and a [`Prior`](crate::Prior) what is
-//! known otherwise. [`auto`] goes on from there while data
-//! moves, told by the kernel's accounts of every stream. [`chunked`] are the modes of a paper that
-//! knows nothing but goodput and round trip, chunk by chunk, on its [`model`] of parallel TCP.
+//! A transfer begins with a [`Prior`](crate::Prior): what is known of the path, or else the rule in
+//! [`initial`]. [`auto`] then adapts while data moves, from samples of every stream. [`chunked`] has the
+//! modes of a published paper, which measure only goodput and round trip of each chunk, and the paper's
+//! [`model`] of parallel TCP.
 
 pub mod auto;
 pub mod chunked;

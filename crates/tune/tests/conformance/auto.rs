@@ -1,4 +1,4 @@
-//! The policy that looks at its own streams.
+//! `auto`, which samples its own streams.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ fn any_limits() -> impl Strategy<Value = AutoLimits> {
         prop_oneof![Just("bbr".to_owned()), Just("cubic".to_owned())],
         0..3,
     );
-    (0_u32..20, 0_u32..300, controls, any::<bool>()).prop_map(|(least, most, congestion, pace)| {
-        AutoLimits {
-            min_streams: least,
-            max_streams: most,
+    (0_u32..20, 0_u32..300, controls, any::<bool>()).prop_map(
+        |(min_streams, max_streams, congestion, pacing)| AutoLimits {
+            min_streams,
+            max_streams,
             congestion_controls: congestion,
-            may_pace: pace,
-        }
-    })
+            may_pace: pacing,
+        },
+    )
 }
 
-/// Kernels count microseconds in 64 bits.
+/// Any time that a kernel can show: 64 bits of microseconds.
 fn any_span() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), 0_u64..2_000_000,]
         .prop_map(Duration::from_micros)
@@ -36,27 +36,32 @@ fn any_count() -> impl Strategy<Value = u64> {
 }
 
 prop_compose! {
-    /// A stream as no kernel shows it.
-    fn any_look()(
-        times in prop::collection::vec(any_span(), 5),
-        counts in prop::collection::vec(any_count(), 16),
+    /// Any values of all fields, possible or not.
+    fn any_stream_sample()(
+        times in prop::collection::vec(any_span(), 7),
+        counts in prop::collection::vec(any_count(), 18),
         stream in 0_u64..8, slow_start: bool,
     ) -> TcpSample {
         TcpSample {
             stream,
             at: times[0],
-            bytes: counts[0],
+            bytes_acked: counts[0],
+            bytes_received: counts[15],
+            bytes_sent: counts[16],
             smoothed_rtt: times[1],
             min_rtt: times[2],
+            receiver_rtt: times[5],
             send_buffer: counts[1],
             send_queue_memory: counts[2],
             unsent: counts[3],
+            unacked: counts[17],
             in_flight: counts[4],
             cwnd: counts[5],
             in_slow_start: slow_start,
             peer_window: counts[6],
             busy_time: times[3],
             rwnd_limited: times[4],
+            sndbuf_limited: times[6],
             retransmits: counts[7],
             mss: counts[8],
             delivery_rate: counts[9],
@@ -69,48 +74,48 @@ prop_compose! {
     }
 }
 
-/// A moment of a transfer as none is.
+/// An arbitrary sample of a transfer, and refusals that follow it.
 #[derive(Debug, Clone)]
 struct ArbitrarySample {
     at: Duration,
-    moved: u64,
-    left: Option<u64>,
-    looks: Vec<TcpSample>,
-    opening: u32,
+    bytes_moved: u64,
+    bytes_left: Option<u64>,
+    streams: Vec<TcpSample>,
+    streams_opening: u32,
     rate_limit: Option<u64>,
     refused: Option<u32>,
     congestion_refused: bool,
 }
 
 prop_compose! {
-    fn any_moment()(
-        at in any_span(), moved in any_count(), left in prop::option::of(any_count()),
-        looks in prop::collection::vec(any_look(), 0..6), opening in 0_u32..4,
+    fn any_sample()(
+        at in any_span(), bytes_moved in any_count(), bytes_left in prop::option::of(any_count()),
+        streams in prop::collection::vec(any_stream_sample(), 0..6), streams_opening in 0_u32..4,
         rate_limit in prop::option::of(any_count()),
         refused in prop::option::weighted(0.1, 0_u32..40),
         congestion_refused in prop::bool::weighted(0.05),
     ) -> ArbitrarySample {
-        ArbitrarySample { at, moved, left, looks, opening, rate_limit, refused, congestion_refused }
+        ArbitrarySample { at, bytes_moved, bytes_left, streams, streams_opening, rate_limit, refused, congestion_refused }
     }
 }
 
 #[track_caller]
-fn show(
+fn check_sample(
     auto: &mut AutoTuner,
-    watch: &mut LimitsChecker,
+    checker: &mut LimitsChecker,
     congestion: &str,
-    moment: &ArbitrarySample,
+    sample: &ArbitrarySample,
 ) {
     let decisions = auto.on_sample(&TransferSample {
-        at: moment.at,
-        bytes_moved: moment.moved,
-        bytes_left: moment.left,
-        streams: &moment.looks,
-        streams_opening: moment.opening,
+        at: sample.at,
+        bytes_moved: sample.bytes_moved,
+        bytes_left: sample.bytes_left,
+        streams: &sample.streams,
+        streams_opening: sample.streams_opening,
         congestion_control: congestion,
-        rate_limit: moment.rate_limit,
+        rate_limit: sample.rate_limit,
     });
-    watch.check(&decisions);
+    checker.check(&decisions);
     let due = auto.next_sample_in();
     assert!(
         (Duration::from_millis(1)..=Duration::from_secs(1)).contains(&due),
@@ -118,37 +123,37 @@ fn show(
     );
     let _: Limiter = auto.limiter();
     let verdict = auto.verdict();
-    assert!((1..=watch.most.max(watch.streams)).contains(&verdict.streams));
+    assert!((1..=checker.max_streams.max(checker.streams)).contains(&verdict.streams));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn absurd_scenes_are_survived(
+    fn arbitrary_samples_are_survived(
         limits in any_limits(), streams in 0_u32..400,
-        moments in prop::collection::vec(any_moment(), 0..60),
+        samples in prop::collection::vec(any_sample(), 0..60),
     ) {
-        let mut watch = LimitsChecker::of(&limits, streams);
+        let mut checker = LimitsChecker::of(&limits, streams);
         let mut auto = AutoTuner::new(limits, streams);
-        for moment in &moments {
-            show(&mut auto, &mut watch, "cubic", moment);
-            if let Some(open) = moment.refused {
+        for sample in &samples {
+            check_sample(&mut auto, &mut checker, "cubic", sample);
+            if let Some(open) = sample.refused {
                 auto.on_stream_refused(open);
-                watch.refuse(open);
+                checker.refuse(open);
             }
-            if moment.congestion_refused {
+            if sample.congestion_refused {
                 auto.on_congestion_control_refused("bbr");
-                watch.congestion.remove("bbr");
+                checker.congestion.remove("bbr");
             }
         }
     }
 }
 
-fn limits(most: u32) -> AutoLimits {
+fn limits(max_streams: u32) -> AutoLimits {
     AutoLimits {
         min_streams: 1,
-        max_streams: most,
+        max_streams,
         congestion_controls: Vec::new(),
         may_pace: true,
     }
@@ -168,30 +173,30 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn a_path_that_stays_is_left_alone(path in any_fluid(), first in 1_u32..32) {
+    fn changes_become_rare_on_a_stable_path(path in any_fluid(), first in 1_u32..32) {
         let mut drive = FluidDrive::new(limits(64), first);
         drive.run(180.0, path);
         let late = drive.changes.iter().filter(|at| **at > 90.0).count();
-        // A trial is two changes: there and back.
+        // A trial that is reverted counts as two changes.
         prop_assert!(late <= 18, "{late} changes in 90 s: {:?}", drive.changes);
     }
 
     #[test]
-    fn what_cannot_be_opened_is_not_asked_for_again(path in any_fluid(), open in 1_u32..8) {
+    fn streams_that_were_refused_are_not_requested_again(path in any_fluid(), open in 1_u32..8) {
         let mut drive = FluidDrive::new(limits(64), 1);
         drive.run(5.0, path);
         let open = open.min(drive.streams);
         drive.auto.on_stream_refused(open);
-        drive.watch.refuse(open);
+        drive.checker.refuse(open);
         drive.streams = drive.streams.min(open);
         drive.adjust();
-        // The watch fails if more is asked for.
+        // The checker fails if more streams are requested.
         drive.run(30.0, path);
         prop_assert!(drive.streams <= open);
     }
 
     #[test]
-    fn a_fixed_number_stays(path in any_fluid(), n in 1_u32..16) {
+    fn a_fixed_number_of_streams_stays(path in any_fluid(), n in 1_u32..16) {
         let fixed = AutoLimits { min_streams: n, max_streams: n, ..limits(n) };
         let mut drive = FluidDrive::new(fixed, n);
         drive.run(60.0, path);

@@ -1,4 +1,4 @@
-//! Policies that see chunks: MI, MI+, AIMD, and `auto`'s probe.
+//! Tuners that measure chunks: MI, MI+, AIMD, and the probe of `auto`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tune::streams::chunked::{
     mode_tuner, probe_tuner,
 };
 
-/// A policy under test.
+/// A tuner under test.
 #[derive(Debug, Clone, Copy)]
 enum ChunkPolicy {
     Mode(ChunkTuningMode),
@@ -35,7 +35,7 @@ impl ChunkPolicy {
 fn is_sound(chunk: Chunk, most: u32, tuner: &dyn ChunkTuner) {
     let most = most.max(1);
     assert!((1..=most).contains(&chunk.streams), "{chunk:?} of {most}");
-    // Something, and no more than any file has.
+    // The chunk is not empty, and not larger than any file.
     assert!((1..=1 << 40).contains(&chunk.bytes), "{chunk:?}");
     assert!(!tuner.reason().is_empty());
 }
@@ -84,15 +84,15 @@ prop_compose! {
     }
 }
 
-/// Goodput that a path gives to so many streams.
+/// A path with a queue.
 #[derive(Debug, Clone, Copy)]
 struct QueuedPath {
     /// Bytes per second.
     bandwidth: f64,
-    /// Each stream's, bytes.
+    /// Window of each stream, bytes.
     window: f64,
     rtt: f64,
-    /// Bytes in the queue at most.
+    /// Capacity of the queue, bytes.
     queue: f64,
 }
 
@@ -121,7 +121,7 @@ prop_compose! {
     }
 }
 
-/// Drives a policy for `rounds` chunks; what it asked for, and what came of it.
+/// Runs a tuner for `rounds` chunks; returns the measurements of all chunks.
 fn drive(
     tuner: &mut dyn ChunkTuner,
     most: u32,
@@ -147,7 +147,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn absurd_measurements_are_survived(
+    fn arbitrary_measurements_are_survived(
         parameters in any_parameters(), window in any_bytes(), rtt in any_time(),
         chunks in prop::collection::vec(prop::option::of(any_chunk()), 0..60),
     ) {
@@ -168,7 +168,7 @@ proptest! {
             let mut tuner = policy.start(parameters, path.window as u64, Duration::from_millis(20));
             let mut done = vec![path.transfer(tuner.next(None))];
             for back in &order {
-                // One of the last eight, again and in any order.
+                // One of the last eight chunks, repeated and in any order.
                 let place = done.len().saturating_sub(1 + back);
                 let chunk = tuner.next(done.get(place));
                 is_sound(chunk, most, tuner.as_ref());
@@ -178,14 +178,14 @@ proptest! {
     }
 
     #[test]
-    fn a_mode_that_has_settled_stays(
+    fn a_mode_that_has_settled_stays_unchanged(
         path in any_path(), gamma in 1.2..4.0_f64, eta in 0.1..1.0_f64, most in 1_u32..300,
     ) {
         for mode in [ChunkTuningMode::Mi, ChunkTuningMode::MiPlus] {
             let parameters = ChunkParameters { gamma, eta, max_streams: most, ..ChunkParameters::default() };
             let rtt = Duration::from_secs_f64(path.rtt);
             let mut tuner = mode_tuner(mode, parameters, path.window as u64, rtt);
-            // Far enough for the slowest growth from 1 to 300.
+            // Enough chunks for the slowest growth from 1 to 300 streams.
             let search = drive(tuner.as_mut(), most, 60, |_, chunk| path.transfer(chunk));
             prop_assert!(tuner.is_settled(), "{mode:?} {:?}", search.last());
             let after = drive(tuner.as_mut(), most, 20, |_, chunk| path.transfer(chunk));
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn additive_increase_stays_within_what_it_swings_through(path in any_path()) {
+    fn aimd_only_adds_two_or_halves(path in any_path()) {
         let parameters = ChunkParameters { max_streams: 64, ..ChunkParameters::default() };
         let rtt = Duration::from_secs_f64(path.rtt);
         let mut tuner = mode_tuner(ChunkTuningMode::Aimd, parameters, path.window as u64, rtt);
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn the_probe_changes_ever_more_seldom_on_a_path_that_stays(
+    fn changes_of_the_probe_become_rare_on_a_stable_path(
         path in any_path(), first in 1_u32..64, noise in 0.0..0.03_f64,
     ) {
         let most = 256;
@@ -223,19 +223,19 @@ proptest! {
     }
 
     #[test]
-    fn a_file_is_not_cut_to_shreds(path in any_path()) {
+    fn chunks_last_long_enough_to_be_worth_their_round_trip(path in any_path()) {
         for policy in ALL {
             let rtt = Duration::from_secs_f64(path.rtt);
             let mut tuner = policy.start(ChunkParameters::default(), path.window as u64, rtt);
             let done = drive(tuner.as_mut(), 256, 200, |_, chunk| path.transfer(chunk));
             let time: Duration = done.iter().map(|chunk| chunk.time).sum();
-            // A chunk costs a round trip; it should be worth it.
+            // Each chunk costs a round trip.
             prop_assert!(time > Duration::from_millis(500) * 180, "{policy:?}: {time:?}");
         }
     }
 
     #[test]
-    fn what_cannot_be_opened_is_not_asked_for_again(path in any_path(), open in 1_u32..20) {
+    fn streams_that_were_refused_are_not_requested_again(path in any_path(), open in 1_u32..20) {
         for policy in ALL {
             let rtt = Duration::from_secs_f64(path.rtt);
             let mut tuner = policy.start(ChunkParameters::default(), path.window as u64, rtt);
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn more_than_was_asked_for_is_no_reason_to_go_on_asking(path in any_path(), open in 2_u32..20) {
+    fn a_number_that_cannot_be_reduced_is_accepted(path in any_path(), open in 2_u32..20) {
         let mut tuner = probe_tuner(1, 256, Duration::from_secs_f64(path.rtt));
         let mut last = None;
         for _ in 0..100 {

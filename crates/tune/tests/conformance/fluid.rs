@@ -9,58 +9,58 @@ use tune::streams::auto::{
 
 use crate::limits_checker::LimitsChecker;
 
-/// A path on which streams behave as fluids.
+/// A fluid model of a path and its streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FluidModel {
     /// Bytes per second.
     pub(crate) bandwidth: f64,
-    /// Each stream's, bytes.
+    /// Window of each stream, bytes.
     pub(crate) window: f64,
     /// Seconds.
     pub(crate) rtt: f64,
-    /// Share of segments that is lost.
+    /// Loss ratio of segments.
     pub(crate) loss: f64,
-    /// Rate that the sender's store gives, bytes per second.
+    /// Read rate of the sender's store, bytes per second.
     pub(crate) store: f64,
 }
 
-/// A stream since it was opened.
+/// Counters of a stream since it was opened.
 #[derive(Debug, Clone, Copy, Default)]
 struct FluidStream {
     id: u64,
     bytes: f64,
     /// Seconds.
     busy: f64,
-    limited: f64,
+    window_full: f64,
     /// Segments.
-    again: f64,
+    retransmits: f64,
 }
 
-/// Drives `auto` over a fluid path as the data room does, for a time.
+/// Runs `auto` on a fluid path as crate `data` does on sockets.
 pub(crate) struct FluidDrive {
     pub(crate) auto: AutoTuner,
-    pub(crate) watch: LimitsChecker,
+    pub(crate) checker: LimitsChecker,
     pub(crate) streams: u32,
     next_id: u64,
     open: Vec<FluidStream>,
-    ended: f64,
-    pace: f64,
+    closed_bytes: f64,
+    pacing: f64,
     now: f64,
-    /// When the number of streams was changed, seconds.
+    /// Times at which the number of streams changed, seconds.
     pub(crate) changes: Vec<f64>,
 }
 
 impl FluidDrive {
     pub(crate) fn new(limits: AutoLimits, streams: u32) -> Self {
-        let watch = LimitsChecker::of(&limits, streams);
+        let checker = LimitsChecker::of(&limits, streams);
         let mut drive = Self {
-            streams: watch.streams,
-            watch,
+            streams: checker.streams,
+            checker,
             auto: AutoTuner::new(limits, streams),
             next_id: 0,
             open: Vec::new(),
-            ended: 0.0,
-            pace: f64::INFINITY,
+            closed_bytes: 0.0,
+            pacing: f64::INFINITY,
             now: 0.0,
             changes: Vec::new(),
         };
@@ -77,7 +77,7 @@ impl FluidDrive {
             self.next_id += 1;
         }
         for stream in self.open.drain(self.streams as usize..) {
-            self.ended += stream.bytes;
+            self.closed_bytes += stream.bytes;
         }
     }
 
@@ -92,14 +92,14 @@ impl FluidDrive {
         let passed = self.auto.next_sample_in().as_secs_f64();
         self.now += passed;
         let n = f64::from(self.streams);
-        // A connection's window under loss: Mathis and others, 1997.
-        let lossy = if path.loss > 0.0 {
+        // Congestion window of a connection under loss: Mathis and others, 1997.
+        let loss_window = if path.loss > 0.0 {
             1460.0 * 1.22 / path.loss.sqrt()
         } else {
             f64::INFINITY
         };
-        let windows = n * path.window.min(lossy);
-        let free = path.store.min(self.pace);
+        let windows = n * path.window.min(loss_window);
+        let free = path.store.min(self.pacing);
         let wanted = (windows / path.rtt).min(free);
         let rate = wanted.min(path.bandwidth);
         let queued = if wanted > path.bandwidth {
@@ -108,41 +108,41 @@ impl FluidDrive {
             0.0
         };
         let rtt = path.rtt + queued.min(path.bandwidth * 0.2) / path.bandwidth;
-        let limited = path.window < lossy && free > windows / path.rtt;
-        let looks = self.looks(path, rate / n, passed, rtt, limited);
-        let moved = self.ended + self.open.iter().map(|s| s.bytes).sum::<f64>();
+        let window_full = path.window < loss_window && free > windows / path.rtt;
+        let samples = self.samples(path, rate / n, passed, rtt, window_full);
+        let bytes_moved = self.closed_bytes + self.open.iter().map(|s| s.bytes).sum::<f64>();
         let decisions = self.auto.on_sample(&TransferSample {
             at: Duration::from_secs_f64(self.now),
-            bytes_moved: moved as u64,
+            bytes_moved: bytes_moved as u64,
             bytes_left: Some(1 << 50),
-            streams: &looks,
+            streams: &samples,
             streams_opening: 0,
             congestion_control: "cubic",
             rate_limit: None,
         });
-        self.watch.check(&decisions);
-        self.carry_out(&decisions);
+        self.checker.check(&decisions);
+        self.apply(&decisions);
     }
 
-    fn looks(
+    fn samples(
         &mut self,
         path: FluidModel,
         rate: f64,
         passed: f64,
         rtt: f64,
-        limited: bool,
+        window_full: bool,
     ) -> Vec<TcpSample> {
         let at = Duration::from_secs_f64(self.now);
-        let share = |part: f64| if limited { part } else { 0.0 };
+        let share = |part: f64| if window_full { part } else { 0.0 };
         let each = self.open.iter_mut().map(|stream| {
             stream.bytes += rate * passed;
             stream.busy += passed;
-            stream.limited += share(passed);
-            stream.again += rate * passed / 1460.0 * path.loss;
+            stream.window_full += share(passed);
+            stream.retransmits += rate * passed / 1460.0 * path.loss;
             TcpSample {
                 stream: stream.id,
                 at,
-                bytes: stream.bytes as u64,
+                bytes_acked: stream.bytes as u64,
                 smoothed_rtt: Duration::from_secs_f64(rtt),
                 min_rtt: Duration::from_secs_f64(path.rtt),
                 send_buffer: 8 << 20,
@@ -151,8 +151,8 @@ impl FluidDrive {
                 cwnd: (rate * rtt * 1.2) as u64,
                 peer_window: path.window as u64,
                 busy_time: Duration::from_secs_f64(stream.busy),
-                rwnd_limited: Duration::from_secs_f64(stream.limited),
-                retransmits: stream.again as u64,
+                rwnd_limited: Duration::from_secs_f64(stream.window_full),
+                retransmits: stream.retransmits as u64,
                 mss: 1460,
                 delivery_rate: rate as u64,
                 ..TcpSample::default()
@@ -161,7 +161,7 @@ impl FluidDrive {
         each.collect()
     }
 
-    fn carry_out(&mut self, decisions: &[TransferDecision]) {
+    fn apply(&mut self, decisions: &[TransferDecision]) {
         for decision in decisions {
             match decision.setting {
                 Some(TransferSetting::Streams(n)) => {
@@ -169,8 +169,8 @@ impl FluidDrive {
                     self.changes.push(self.now);
                     self.adjust();
                 }
-                Some(TransferSetting::PacingRate(pace)) => {
-                    self.pace = pace.map_or(f64::INFINITY, |rate| rate as f64);
+                Some(TransferSetting::PacingRate(pacing)) => {
+                    self.pacing = pacing.map_or(f64::INFINITY, |rate| rate as f64);
                 }
                 Some(TransferSetting::CongestionControl(_)) | None => {}
             }

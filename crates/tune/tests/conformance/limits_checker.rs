@@ -1,29 +1,29 @@
-//! Bounds on what a policy asks for.
+//! Checks that decisions of `auto` are within its limits.
 
 use std::collections::BTreeSet;
 
 use tune::streams::auto::{AutoLimits, TransferDecision, TransferSetting};
 
-/// Numbers that the policy may still ask for.
+/// Settings that the tuner may still ask for.
 pub(crate) struct LimitsChecker {
-    least: u32,
-    pub(crate) most: u32,
+    min_streams: u32,
+    pub(crate) max_streams: u32,
     pub(crate) congestion: BTreeSet<String>,
-    pace: bool,
-    /// The number it asked for last.
+    pacing: bool,
+    /// Number of streams that it asked for last.
     pub(crate) streams: u32,
 }
 
 impl LimitsChecker {
     pub(crate) fn of(limits: &AutoLimits, streams: u32) -> Self {
-        let least = limits.min_streams.max(1);
-        let most = limits.max_streams.max(least);
+        let min_streams = limits.min_streams.max(1);
+        let max_streams = limits.max_streams.max(min_streams);
         Self {
-            least,
-            most,
+            min_streams,
+            max_streams,
             congestion: limits.congestion_controls.iter().cloned().collect(),
-            pace: limits.may_pace,
-            streams: streams.clamp(least, most),
+            pacing: limits.may_pace,
+            streams: streams.clamp(min_streams, max_streams),
         }
     }
 
@@ -34,8 +34,12 @@ impl LimitsChecker {
             match &decision.setting {
                 None => {}
                 Some(TransferSetting::Streams(n)) => {
-                    let least = self.least.min(self.most);
-                    assert!((least..=self.most).contains(n), "{n} of {}", self.most);
+                    let min_streams = self.min_streams.min(self.max_streams);
+                    assert!(
+                        (min_streams..=self.max_streams).contains(n),
+                        "{n} of {}",
+                        self.max_streams
+                    );
                     self.streams = *n;
                 }
                 Some(TransferSetting::CongestionControl(name)) => {
@@ -46,8 +50,8 @@ impl LimitsChecker {
                     );
                 }
                 Some(TransferSetting::PacingRate(rate)) => {
-                    assert!(self.pace || rate.is_none(), "may not pace");
-                    // Nothing starves.
+                    assert!(self.pacing || rate.is_none(), "may not pace");
+                    // A rate of zero would stop the transfer.
                     assert_ne!(*rate, Some(0));
                 }
             }
@@ -55,6 +59,6 @@ impl LimitsChecker {
     }
 
     pub(crate) fn refuse(&mut self, open: u32) {
-        self.most = open.clamp(1, self.most);
+        self.max_streams = open.clamp(1, self.max_streams);
     }
 }

@@ -1,6 +1,6 @@
-//! Rules that every policy for the number of streams keeps to, whatever it is shown: it never asks for more
-//! than it may, never for less than one, never for nothing, comes to an end, and survives measurements
-//! that are zero, stale, out of order, or absurd.
+//! Rules that every tuner of the number of streams obeys for arbitrary input. It never asks for more than
+//! it may or for less than one stream, never for an empty chunk, settles on a stable path, and survives
+//! measurements that are zero, stale, out of order or absurd.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -56,8 +56,8 @@ impl SharedRttAverage {
     }
 }
 
-fn total_retransmits(session: &ClientSession) -> u32 {
-    tcp_info::tcp_info(session.control.transport().as_fd()).map_or(0, |info| info.total_retrans)
+fn total_retransmits(session: &ClientSession) -> u64 {
+    tcp_info::tcp_info(session.control.transport().as_fd()).map_or(0, |info| info.retransmits)
 }
 
 /// A session that samples round trips while data flows on others. Dropping it stops it.

@@ -1,4 +1,4 @@
-//! The limit of this host that held a stream back, and for how long.
+//! Time for which a limit of this host held a stream back.
 
 use std::time::Duration;
 
@@ -6,132 +6,149 @@ use units::{bytes_in, show};
 
 use super::super::advice::{self, PathSpec, SysctlAdvice};
 use super::super::host_limits::HostBufferLimits;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Role};
 use crate::observation::{ClassifiedInterval, Rtt};
-use crate::sample::TcpSample;
-use crate::sample::max_in_flight;
+use crate::sample::{TcpSample, max_in_flight};
 
-/// A limit is worth a remark from this part of the time on: one in so many.
-const PART: u32 = 5;
-/// A remark's advice is for a path of so many times the rate that was reached.
+/// A limit is worth a remark if it held for at least one part in this many of the time.
+const MIN_PART: u32 = 5;
+/// Advice is computed for a path with this many times the rate that was reached.
 const HEADROOM: u64 = 4;
 
-/// Setting that holds a stream back for good.
+/// A setting of this host that limits a stream permanently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HostLimit {
     SendBuffer,
     ReceiveBuffer,
-    /// Chosen by the SYN.
+    /// Window scale, which the SYN fixes for the whole connection (RFC 7323 §2.2).
     WindowScale,
 }
 
-/// A stream that a limit of this host holds back, and that no buffer can help: more streams can.
+impl HostLimit {
+    /// Role of the end that it limits.
+    fn role(self) -> Role {
+        match self {
+            Self::SendBuffer => Role::Sender,
+            Self::ReceiveBuffer | Self::WindowScale => Role::Receiver,
+        }
+    }
+}
+
+/// A limit of this host that no buffer can avoid, but more streams can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostBound {
-    /// The send buffer or the receive window.
+    /// Send buffer or receive window.
     pub limiter: Limiter,
-    /// Most bytes that one stream can keep in flight.
+    /// Largest number of bytes that one stream can keep in flight.
     pub max_in_flight: u64,
-    /// Rate of this stream, bits per second: the path has room for more.
+    /// Rate of this stream, bits per second; the path could carry more.
     pub stream_bps: u64,
 }
 
-/// A limit as it was last seen.
+/// The latest interval in which a limit held.
 #[derive(Debug, Clone, Copy)]
 struct LastHostLimit {
-    setting: HostLimit,
+    limit: HostLimit,
     bound: HostBound,
-    buffer: u64,
-    rtt: Duration,
+    sample: TcpSample,
 }
 
-/// How long a limit of this host held the stream back.
+impl LastHostLimit {
+    /// Buffer that limits, bytes as reported.
+    fn buffer(&self) -> u64 {
+        match self.limit {
+            HostLimit::SendBuffer => self.sample.send_buffer,
+            HostLimit::ReceiveBuffer | HostLimit::WindowScale => self.sample.receive_buffer,
+        }
+    }
+
+    /// Round trip without queues.
+    fn rtt(&self) -> Duration {
+        Rtt::of_sample(&self.sample, self.limit.role()).min
+    }
+}
+
+/// Time for which limits of this host held a stream back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HostLimitTimes {
     observed: Duration,
-    held: Duration,
-    /// The last limit, as it was last seen.
+    limited_time: Duration,
+    /// The limit that held last.
     last: Option<LastHostLimit>,
-    /// The limit that holds now.
+    /// The limit that holds now, if any.
     pub(super) bound: Option<HostBound>,
 }
 
 impl HostLimitTimes {
     pub(super) fn add_interval(
         &mut self,
-        look: &TcpSample,
-        verdict: ClassifiedInterval,
-        setting: Option<HostLimit>,
+        sample: &TcpSample,
+        classified: ClassifiedInterval,
+        limit: Option<HostLimit>,
     ) {
-        self.observed += verdict.time;
-        let Some(setting) = setting else {
+        self.observed += classified.stats.time;
+        let Some(limit) = limit else {
             self.bound = None;
             return;
         };
-        self.held += verdict.time;
-        let (limiter, buffer, most) = match setting {
-            HostLimit::SendBuffer => (
-                Limiter::SendBuffer,
-                look.send_buffer,
-                max_in_flight(look.send_buffer),
-            ),
-            HostLimit::ReceiveBuffer | HostLimit::WindowScale => (
-                Limiter::ReceiveWindow,
-                look.receive_buffer,
-                look.receive_window,
-            ),
+        self.limited_time += classified.stats.time;
+        let (limiter, most) = match limit {
+            HostLimit::SendBuffer => (Limiter::SendBuffer, max_in_flight(sample.send_buffer)),
+            HostLimit::ReceiveBuffer | HostLimit::WindowScale => {
+                (Limiter::ReceiveWindow, sample.receive_window)
+            }
         };
-        let rtt = Rtt::of_sample(look).min;
+        let rtt = Rtt::of_sample(sample, limit.role()).min;
+        let rate = classified.stats.rate();
         let bound = HostBound {
             limiter,
-            max_in_flight: most.max(bytes_in(verdict.rate, rtt)),
-            stream_bps: verdict.rate.saturating_mul(8),
+            // The window of a buffer is an estimate; what moved in a round trip was surely in flight.
+            max_in_flight: most.max(bytes_in(rate, rtt)),
+            stream_bps: rate.saturating_mul(8),
         };
         self.bound = Some(bound);
         self.last = Some(LastHostLimit {
-            setting,
+            limit,
             bound,
-            buffer,
-            rtt,
+            sample: *sample,
         });
     }
 
-    /// The limit with its remedies, if it held for long enough.
-    pub(super) fn remark(&self, caps: &HostBufferLimits) -> Option<String> {
-        let held = self.held * PART >= self.observed;
-        let LastHostLimit {
-            setting,
-            bound,
-            buffer,
-            rtt,
-        } = self.last.filter(|_| held)?;
+    /// Remark for people with the limit and its remedies, if the limit held for long enough.
+    pub(super) fn remark(&self, limits: &HostBufferLimits) -> Option<String> {
+        let last_limit = self
+            .last
+            .filter(|_| self.limited_time * MIN_PART >= self.observed)?;
+        let LastHostLimit { limit, bound, .. } = last_limit;
+        let rtt = last_limit.rtt();
         let path = PathSpec {
             rate_bps: bound.stream_bps.saturating_mul(HEADROOM),
             rtt,
         };
-        let (what, advice) = match setting {
+        let (name, advice) = match limit {
             HostLimit::SendBuffer => {
-                let advice = advice::advise_sending(caps, path).into_iter().collect();
+                let advice = advice::advise_sending(limits, path).into_iter().collect();
                 ("send buffer", advice)
             }
-            HostLimit::ReceiveBuffer => ("receive buffer", advice::advise_receiving(caps, path)),
+            HostLimit::ReceiveBuffer => ("receive buffer", advice::advise_receiving(limits, path)),
             HostLimit::WindowScale => {
-                // It follows from what autotuning may reach, whatever can be set later.
+                // The scale depends on the limits of autotuning only, not on buffers set later.
                 let untouched = HostBufferLimits {
                     max_settable_receive: 0,
-                    ..*caps
+                    ..*limits
                 };
                 let advice = advice::advise_receiving(&untouched, path);
                 ("window scale and receive buffer", advice)
             }
         };
         let mut remark = format!(
-            "limited by the {what} of this host ({}: {} in flight, {} a stream at {})",
-            show::bytes(buffer),
+            "limited by the {name} of this host ({}: {} in flight, {} a stream at {})",
+            show::bytes(last_limit.buffer()),
             show::bytes(bound.max_in_flight),
             show::bits(bound.stream_bps),
             show::time(rtt)
         );
+        // All settings are needed together, so that each one has the same gain.
         if let Some(last) = advice.last() {
             let raise = |advice: &SysctlAdvice| {
                 format!("`sysctl -w {}=\"{}\"`", advice.sysctl, advice.value)
@@ -143,7 +160,7 @@ impl HostLimitTimes {
                 raises.join(" and ")
             ));
         }
-        remark.push_str("; more streams are the other way");
+        remark.push_str("; more streams would also help");
         Some(remark)
     }
 }

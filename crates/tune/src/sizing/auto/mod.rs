@@ -1,10 +1,12 @@
-//! The default: the kernel's autotuning, watched, and overruled only where that wins.
+//! The default policy: the kernel's autotuning, overruled only where a larger buffer raises goodput.
 //!
-//! Never worse than the kernel means: a buffer is taken over only where autotuning is at its end, the
-//! buffer (and not the path, the peer or a program) is what limits, and more can be had; it is
-//! never made smaller; a receive buffer that was raised without effect goes back to the kernel.
-//! What is made smaller is the window, in two cases in which that cannot cost any speed.
+//! The policy is never worse than the kernel. It sets a buffer only if autotuning has reached its limit, the
+//! buffer (not the path, the peer or a program) is the bottleneck, and a larger one is possible. It never
+//! makes a buffer smaller. A receive buffer that was raised without effect goes back to autotuning. Only the
+//! window is made smaller, in two cases in which that costs no goodput (`reader_backlog`,
+//! `slow_path_clamp`).
 
+mod action;
 mod host_limit;
 mod imposed_window;
 mod reader_backlog;
@@ -16,6 +18,7 @@ mod tests;
 
 use std::time::Duration;
 
+use self::action::BufferAction;
 pub use self::host_limit::HostBound;
 use self::host_limit::{HostLimit, HostLimitTimes};
 use self::receiver::ReceiveBufferTuner;
@@ -31,48 +34,40 @@ use crate::sample::TcpSample;
 /// One end of one stream.
 #[derive(Debug, Clone)]
 pub struct BufferTuner {
-    caps: HostBufferLimits,
+    limits: HostBufferLimits,
     end: BufferEnd,
     meter: RateMeter,
-    tally: BottleneckClassifier,
-    standing: Hysteresis,
-    account: HostLimitTimes,
+    classifier: BottleneckClassifier,
+    hysteresis: Hysteresis,
+    host_limit_times: HostLimitTimes,
     last: Option<TcpSample>,
 }
 
 #[derive(Debug, Clone)]
 enum BufferEnd {
-    Sender(SendBufferTuner),
-    Receiver(ReceiveBufferTuner),
-}
-
-/// Action that an end wants.
-#[derive(Debug)]
-struct BufferAction {
-    change: Option<BufferSetting>,
-    class: Bottleneck,
-    reason: String,
+    Sender(Box<SendBufferTuner>),
+    Receiver(Box<ReceiveBufferTuner>),
 }
 
 impl BufferTuner {
-    /// A stream that has just been opened.
-    pub fn new(role: Role, caps: HostBufferLimits) -> Self {
+    /// Tuner of a stream that has just been opened.
+    pub fn new(role: Role, limits: HostBufferLimits) -> Self {
         Self {
-            caps,
+            limits,
             end: match role {
-                Role::Sender => BufferEnd::Sender(SendBufferTuner::default()),
-                Role::Receiver => BufferEnd::Receiver(ReceiveBufferTuner::default()),
+                Role::Sender => BufferEnd::Sender(Box::default()),
+                Role::Receiver => BufferEnd::Receiver(Box::default()),
             },
             meter: RateMeter::default(),
-            tally: BottleneckClassifier::default(),
-            standing: Hysteresis::default(),
-            account: HostLimitTimes::default(),
+            classifier: BottleneckClassifier::default(),
+            hysteresis: Hysteresis::default(),
+            host_limit_times: HostLimitTimes::default(),
             last: None,
         }
     }
 
-    /// The stream's send buffer is known to be right at this size, bytes as reported: it is set at the
-    /// first look if that is more than autotuning gives. A receiver's buffer is left to grow.
+    /// Sets the known size of the send buffer, bytes as reported. The first sample applies it if autotuning
+    /// gives less. A receiver ignores it, since its buffer grows by itself.
     pub fn with_known_buffer(mut self, buffer: Option<u64>) -> Self {
         if let BufferEnd::Sender(sender) = &mut self.end {
             sender.set_known_buffer(buffer);
@@ -80,97 +75,97 @@ impl BufferTuner {
         self
     }
 
-    /// Takes a look. A decision comes when something is to be done, and when the limiter changes.
-    /// Looks that are older than the last are ignored.
-    pub fn on_sample(&mut self, look: &TcpSample) -> Option<BufferDecision> {
-        let stale = |last: &TcpSample| look.at <= last.at || look.bytes < last.bytes;
-        if self.last.as_ref().is_some_and(stale) {
+    /// Takes a sample. It returns a decision when a setting is to change or when the limiter changes. A sample
+    /// that is not newer than the last one is ignored.
+    pub fn on_sample(&mut self, sample: &TcpSample) -> Option<BufferDecision> {
+        let role = self.role();
+        let is_stale =
+            |last: &TcpSample| sample.at <= last.at || sample.bytes(role) < last.bytes(role);
+        if self.last.as_ref().is_some_and(is_stale) {
             return None;
         }
-        self.last = Some(*look);
-        let trip = Rtt::of_sample(look);
-        self.meter.on_sample(look, trip);
-        let verdict = self.tally.on_sample(self.role(), look);
-        let verdict = verdict.map(|verdict| self.without_imposed(verdict));
-        if let Some(verdict) = verdict {
-            let setting = self.host_limit(look, verdict.bottleneck);
-            self.account.add_interval(look, verdict, setting);
+        self.last = Some(*sample);
+        let rtt = Rtt::of_sample(sample, role);
+        self.meter.on_sample(role, sample, rtt);
+        let classified = self.classifier.on_sample(role, sample);
+        let classified = classified.map(|classified| self.without_imposed(classified));
+        if let Some(classified) = classified {
+            let setting = self.host_limit(sample, classified.bottleneck);
+            self.host_limit_times
+                .add_interval(sample, classified, setting);
         }
-        if let Some(action) = self.adjust_buffer(look, trip) {
-            self.standing.set_reported(look.at, action.class);
-            return Some(decision(look, action));
+        if let Some(action) = self.adjust_buffer(sample, rtt) {
+            self.hysteresis.set_reported(sample.at, action.bottleneck);
+            return Some(decision(sample, action));
         }
-        let ClassifiedInterval {
-            bottleneck: class,
-            rate,
-            ..
-        } = verdict?;
-        self.standing.is_change(look.at, class).then(|| {
+        let ClassifiedInterval { bottleneck, stats } = classified?;
+        self.hysteresis.is_change(sample.at, bottleneck).then(|| {
             decision(
-                look,
+                sample,
                 BufferAction {
-                    change: None,
-                    class,
-                    reason: class.describe(self.role(), look, rate),
+                    setting: None,
+                    bottleneck,
+                    reason: bottleneck.describe(role, sample, stats.rate()),
                 },
             )
         })
     }
 
-    /// When the next look is due, after the last: four times a round trip, so that a buffer that
-    /// fills is seen within one, and more seldom where nothing changes.
+    /// Time from the last sample to the next: a quarter of a round trip, so that a full buffer is noticed
+    /// within one; half a round trip where nothing changes.
     pub fn next_sample_in(&self) -> Duration {
         const EAGER: Duration = Duration::from_millis(10);
         const CALM: Duration = Duration::from_millis(100);
-        let Some(look) = &self.last else {
+        let Some(sample) = &self.last else {
             return EAGER;
         };
-        let trip = Rtt::of_sample(look);
-        if trip.min.is_zero() {
+        let rtt = Rtt::of_sample(sample, self.role());
+        // Without a round trip the first measurements should come soon.
+        if rtt.min.is_zero() {
             return EAGER;
         }
-        if trip.is_local() {
+        // Buffers do not limit on a local path: rare samples are enough.
+        if rtt.is_local() {
             return CALM;
         }
-        let quarter = (trip.min / 4).clamp(EAGER, CALM);
-        if self.standing.is_stable(look.at) {
+        let quarter = (rtt.min / 4).clamp(EAGER, CALM);
+        if self.hysteresis.is_stable(sample.at) {
             (quarter * 2).max(CALM / 2)
         } else {
             quarter
         }
     }
 
-    /// A limit of this host that holds the stream back now, and that more streams would get
-    /// around.
+    /// A limit of this host that holds the stream back now. More streams would avoid it.
     pub fn host_bound(&self) -> Option<HostBound> {
-        self.account.bound
+        self.host_limit_times.bound
     }
 
-    /// A limit of this host that held the stream back: which setting to raise, to what, for what gain,
-    /// in plain words.
+    /// Remark for people on a limit of this host that held the stream back: the setting to raise, its new
+    /// value and the gain.
     pub fn remark(&self) -> Option<String> {
-        self.account.remark(&self.caps)
+        self.host_limit_times.remark(&self.limits)
     }
 
-    /// Nobody will look at this stream again: what undoes a window that is kept small, and would
-    /// stay so for a later transfer over the same connection.
+    /// Ends the tuning of this stream. It returns the setting that lifts a window clamp, which would otherwise
+    /// stay for a later transfer over the same connection.
     pub fn release(&mut self) -> Option<BufferSetting> {
         match (&mut self.end, &self.last) {
-            (BufferEnd::Receiver(receiver), Some(look)) => receiver.release(look),
+            (BufferEnd::Receiver(receiver), Some(sample)) => receiver.release(sample),
             _ => None,
         }
     }
 
-    /// A window that this end itself keeps small is not what limits.
-    fn without_imposed(&self, verdict: ClassifiedInterval) -> ClassifiedInterval {
+    /// Replaces the bottleneck if the window is small because this end has clamped it.
+    fn without_imposed(&self, classified: ClassifiedInterval) -> ClassifiedInterval {
         match &self.end {
-            BufferEnd::Receiver(receiver) if verdict.bottleneck == Bottleneck::ReceiveWindow => {
+            BufferEnd::Receiver(receiver) if classified.bottleneck == Bottleneck::ReceiveWindow => {
                 ClassifiedInterval {
                     bottleneck: receiver.imposed().unwrap_or(Bottleneck::ReceiveWindow),
-                    ..verdict
+                    ..classified
                 }
             }
-            _ => verdict,
+            _ => classified,
         }
     }
 
@@ -181,39 +176,39 @@ impl BufferTuner {
         }
     }
 
-    fn adjust_buffer(&mut self, look: &TcpSample, trip: Rtt) -> Option<BufferAction> {
+    fn adjust_buffer(&mut self, sample: &TcpSample, rtt: Rtt) -> Option<BufferAction> {
         match &mut self.end {
             BufferEnd::Sender(sender) => {
-                sender.on_sample(look, self.meter.best_recent(), &self.caps)
+                sender.on_sample(sample, self.meter.best_recent(), &self.limits)
             }
             BufferEnd::Receiver(receiver) => {
-                receiver.on_sample(look, trip, &self.meter, &self.caps)
+                receiver.on_sample(sample, rtt, &self.meter, &self.limits)
             }
         }
     }
 
-    fn host_limit(&self, look: &TcpSample, class: Bottleneck) -> Option<HostLimit> {
-        if Rtt::of_sample(look).is_local() {
+    fn host_limit(&self, sample: &TcpSample, bottleneck: Bottleneck) -> Option<HostLimit> {
+        if Rtt::of_sample(sample, self.role()).is_local() {
             return None;
         }
-        match (&self.end, class) {
+        match (&self.end, bottleneck) {
             (BufferEnd::Sender(sender), Bottleneck::SendBuffer) => {
-                sender.host_limit(look, &self.caps)
+                sender.host_limit(sample, &self.limits)
             }
             (BufferEnd::Receiver(receiver), Bottleneck::ReceiveWindow) => {
-                receiver.host_limit(look, &self.caps)
+                receiver.host_limit(sample, &self.limits)
             }
             _ => None,
         }
     }
 }
 
-fn decision(look: &TcpSample, action: BufferAction) -> BufferDecision {
+fn decision(sample: &TcpSample, action: BufferAction) -> BufferDecision {
     BufferDecision {
-        stream: look.stream,
-        at: look.at,
-        setting: action.change,
-        limiter: action.class.limiter(),
+        stream: sample.stream,
+        at: sample.at,
+        setting: action.setting,
+        limiter: action.bottleneck.limiter(),
         reason: action.reason,
     }
 }

@@ -1,29 +1,30 @@
-//! A reader that is slower than the path: what it is behind fills the receive buffer, and buys
-//! nothing. A window of less than the reader's share of a round trip lets it catch up, one of a little
-//! more keeps a cushion that bridges its pauses. It is taken back when the reader keeps up.
+//! Window clamp for a reader that is slower than the path. Its backlog fills the receive buffer without any
+//! gain. A window smaller than what it reads per round trip lets it catch up; then a slightly larger window
+//! keeps a cushion that bridges its pauses. The clamp is lifted when the reader keeps up.
 
 use std::time::Duration;
 
 use units::{bytes_in, bytes_per_second, show};
 
 use super::super::BufferSetting;
-use super::BufferAction;
+use super::action::BufferAction;
 use super::imposed_window::ImposedWindow;
+use crate::limiter::Role;
 use crate::observation::{Bottleneck, Rtt, is_receive_buffer_backed_up};
 use crate::sample::TcpSample;
 
-/// A reader behind for less than this is busy, not slow; its rate is a mean over as much.
-const SLOW: Duration = Duration::from_secs(1);
-/// The cushion: a reader's pauses up to this do not reach the sender.
+/// Shortest time for which a slow reader must be behind. Its rate is averaged over the same time.
+const SLOW_READER_TIME: Duration = Duration::from_secs(1);
+/// Longest pause of a reader that the cushion hides from the sender.
 const CUSHION: Duration = Duration::from_millis(100);
-/// No cushion is smaller, bytes.
+/// Smallest cushion, bytes.
 const SMALLEST_CUSHION: u64 = 256 << 10;
-/// Windows below this are too coarse to hold a rate, bytes.
-const SMALLEST: u64 = 32 << 10;
-/// A reader that has caught up for so long keeps up.
-const KEEPS_UP: Duration = Duration::from_millis(100);
+/// Smallest window that can hold a rate, bytes.
+const SMALLEST_WINDOW: u64 = 32 << 10;
+/// Time after which a reader without backlog counts as keeping up.
+const CAUGHT_UP_TIME: Duration = Duration::from_millis(100);
 
-/// Reads of a program, whatever arrives.
+/// Rate at which the program reads, independent of arrivals.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReaderRate {
     from: Option<TcpSample>,
@@ -32,28 +33,27 @@ struct ReaderRate {
 }
 
 impl ReaderRate {
-    fn on_sample(&mut self, look: &TcpSample) {
+    fn on_sample(&mut self, sample: &TcpSample) {
         let Some(from) = self.from else {
-            self.from = Some(*look);
+            self.from = Some(*sample);
             return;
         };
-        let time = look.at.saturating_sub(from.at);
-        if time >= SLOW {
-            let arrived = look.bytes.saturating_sub(from.bytes);
-            let there = arrived.saturating_add(from.readable);
-            let read = there.saturating_sub(look.readable);
-            self.rate = Some(bytes_per_second(read, time));
-            self.from = Some(*look);
+        let stats = sample.since(&from, Role::Receiver);
+        if stats.time >= SLOW_READER_TIME {
+            let available = stats.bytes.saturating_add(from.readable);
+            let read = available.saturating_sub(sample.readable);
+            self.rate = Some(bytes_per_second(read, stats.time));
+            self.from = Some(*sample);
         }
     }
 }
 
-/// One stream's backlog.
+/// Window clamp of one stream with a slow reader.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReaderBacklog {
     reader: ReaderRate,
     imposed: ImposedWindow,
-    /// While a window is in force: the reader shall catch up; else it has, and keeps its cushion.
+    /// Whether the clamp in force lets the reader catch up; otherwise it keeps the cushion.
     draining: bool,
 }
 
@@ -62,81 +62,86 @@ impl ReaderBacklog {
         self.imposed.window().is_some()
     }
 
-    /// Takes the window back, if it is in force.
-    pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
-        self.imposed.lift(look)
+    /// Lifts the clamp, if it is in force.
+    pub(super) fn release(&mut self, sample: &TcpSample) -> Option<BufferSetting> {
+        self.imposed.lift(sample)
     }
 
-    pub(super) fn on_sample(&mut self, look: &TcpSample, trip: Rtt) -> Option<BufferAction> {
-        self.reader.on_sample(look);
+    pub(super) fn on_sample(&mut self, sample: &TcpSample, rtt: Rtt) -> Option<BufferAction> {
+        self.reader.on_sample(sample);
+        // The reader's rate is known after the first second.
         let rate = self.reader.rate?;
-        let cushion = bytes_in(rate, CUSHION.max(trip.min * 2)).max(SMALLEST_CUSHION);
+        let cushion = bytes_in(rate, CUSHION.max(rtt.min * 2)).max(SMALLEST_CUSHION);
         match self.imposed.window() {
-            None => self.consider(look, trip, rate, cushion),
-            Some(clamped) if look.readable < cushion / 8 => self.lift(clamped, look),
-            Some(clamped) => self.keep(clamped, look, trip, rate, cushion),
+            None => self.consider(sample, rtt, rate, cushion),
+            // With an eighth of the cushion left, the reader waits for data.
+            Some(clamped) if sample.readable < cushion / 8 => self.lift(clamped, sample),
+            Some(clamped) => self.keep(clamped, sample, rtt, rate, cushion),
         }
     }
 
     fn consider(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         rate: u64,
         cushion: u64,
     ) -> Option<BufferAction> {
-        if !is_receive_buffer_backed_up(look) {
-            self.imposed.no_reason();
+        if !is_receive_buffer_backed_up(sample) {
+            self.imposed.clear_reason();
             return None;
         }
-        let patience = self.imposed.patience(SLOW).max(trip.min * 4);
-        let saves = look.receive_buffer / 4 >= cushion;
-        let held = self.imposed.holds_for(look, patience);
-        if !held || !saves || window(rate, trip, true) < SMALLEST {
+        let patience = self.imposed.patience(SLOW_READER_TIME).max(rtt.min * 4);
+        // A clamp pays off only if the cushion is far below the buffer.
+        let is_worth_it = sample.receive_buffer / 4 >= cushion;
+        let is_slow = self.imposed.holds_for(sample, patience);
+        if !is_slow || !is_worth_it || window(rate, rtt, true) < SMALLEST_WINDOW {
             return None;
         }
-        Some(self.apply(look, trip, rate, true))
+        Some(self.apply(sample, rtt, rate, true))
     }
 
-    fn lift(&mut self, clamped: u64, look: &TcpSample) -> Option<BufferAction> {
-        if !self.imposed.holds_for(look, KEEPS_UP) {
+    fn lift(&mut self, clamped: u64, sample: &TcpSample) -> Option<BufferAction> {
+        if !self.imposed.holds_for(sample, CAUGHT_UP_TIME) {
             return None;
         }
         Some(BufferAction {
-            change: self.imposed.lift(look),
-            class: Bottleneck::SenderOrPath,
+            setting: self.imposed.lift(sample),
+            bottleneck: Bottleneck::SenderOrPath,
             reason: format!(
-                "this end keeps up again; the window may grow beyond {}",
+                "the receiving program keeps up again; the window may grow beyond {}",
                 show::bytes(clamped)
             ),
         })
     }
 
-    /// Sets it again when the reader has caught up or fallen behind, when its rate has changed, and
-    /// when the kernel has forgotten it.
+    /// Sets the clamp again when the reader has caught up or fallen behind, when its rate has changed, or
+    /// when the kernel has dropped the clamp.
     fn keep(
         &mut self,
         clamped: u64,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         rate: u64,
         cushion: u64,
     ) -> Option<BufferAction> {
-        self.imposed.no_reason();
+        self.imposed.clear_reason();
+        // The hysteresis between one and three cushions keeps bursts from toggling the clamp.
         let draining = if self.draining {
-            look.readable > cushion
+            sample.readable > cushion
         } else {
-            look.readable > cushion * 3
+            sample.readable > cushion * 3
         };
-        let window = window(rate, trip, draining).max(SMALLEST);
-        let moved = window > clamped / 4 * 5 || window < clamped / 4 * 3;
-        let due = self.imposed.may_repeat(look, trip);
-        (due && (moved || self.imposed.is_forgotten(look)))
-            .then(|| self.apply(look, trip, rate, draining))
+        let window = window(rate, rtt, draining).max(SMALLEST_WINDOW);
+        // A quarter up or down: smaller changes are noise of the reader's rate.
+        let has_changed = window > clamped / 4 * 5 || window < clamped / 4 * 3;
+        let is_due = self.imposed.may_repeat(sample, rtt);
+        (is_due && (has_changed || self.imposed.was_dropped_by_kernel(sample)))
+            .then(|| self.apply(sample, rtt, rate, draining))
     }
 
-    fn apply(&mut self, look: &TcpSample, trip: Rtt, rate: u64, draining: bool) -> BufferAction {
-        let window = window(rate, trip, draining).max(SMALLEST);
+    fn apply(&mut self, sample: &TcpSample, rtt: Rtt, rate: u64, draining: bool) -> BufferAction {
+        let window = window(rate, rtt, draining).max(SMALLEST_WINDOW);
         self.draining = draining;
         let aim = if draining {
             "lets it catch up"
@@ -144,21 +149,22 @@ impl ReaderBacklog {
             "keeps it busy"
         };
         BufferAction {
-            change: Some(self.imposed.impose(look, window)),
-            class: Bottleneck::ReceiverApp,
+            setting: Some(self.imposed.impose(sample, window)),
+            bottleneck: Bottleneck::ReceiverApp,
             reason: format!(
-                "this end reads {} and has {} waiting; a window of {} {aim}",
+                "the receiving program reads {} and has {} unread; a window of {} {aim}",
                 show::bits(rate.saturating_mul(8)),
-                show::bytes(look.readable),
+                show::bytes(sample.readable),
                 show::bytes(window)
             ),
         }
     }
 }
 
-/// Three quarters of what is read in a round trip, or five. The round trip may be somewhat longer
-/// than the handshake's: too small a window would starve the reader.
-fn window(rate: u64, trip: Rtt, draining: bool) -> u64 {
+/// Window for a reader, bytes: three quarters of what it reads per round trip while it catches up, five
+/// quarters afterwards. The round trip may be a little longer than that of the handshake, since too small a
+/// window would starve the reader.
+fn window(rate: u64, rtt: Rtt, draining: bool) -> u64 {
     let quarters = if draining { 3 } else { 5 };
-    bytes_in(rate, trip.for_window()) / 4 * quarters
+    bytes_in(rate, rtt.for_window()) / 4 * quarters
 }

@@ -1,5 +1,5 @@
-//! The receive buffer. Autotuning is left alone while it can grow; it is taken over at its end, and
-//! repaired when it shrank or stands still.
+//! Receive buffer of one stream. Autotuning is left alone while it can grow. The tuner sets the buffer when
+//! autotuning has reached its limit, and repairs autotuning that has shrunk the buffer or stopped growing.
 
 use std::time::Duration;
 
@@ -7,53 +7,47 @@ use units::{bytes_in, show};
 
 use super::super::BufferSetting;
 use super::super::host_limits::HostBufferLimits;
+use super::action::BufferAction;
+use super::host_limit::HostLimit;
 use super::reader_backlog::ReaderBacklog;
 use super::slow_path_clamp::SlowPathClamp;
-use super::{BufferAction, HostLimit};
+use crate::limiter::Role;
 use crate::observation::{
     Bottleneck, RateMeter, Rtt, fills_receive_window, is_receive_buffer_backed_up,
 };
 use crate::sample::TcpSample;
 
-/// A kernel that goes on shrinking the buffer is left alone after so many repairs.
-const REPAIRS: u32 = 4;
-/// Time between two of them.
+/// Largest number of repairs, after which a kernel that keeps shrinking the buffer is left alone.
+const MAX_REPAIRS: u32 = 4;
+/// Shortest time between two repairs.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
-/// A window follows a raised buffer within this time or two round trips in which data arrives, or
-/// never.
-const VERIFY: Duration = Duration::from_millis(500);
-/// Autotuning that has not grown a full window for four round trips and this time stands still.
-const STUCK: Duration = Duration::from_millis(300);
+/// Time within which a window follows a raised buffer, at least two round trips. Later it never does.
+const VERIFY_TIME: Duration = Duration::from_millis(500);
+/// Time for which a full window must not have grown, at least four round trips, before autotuning counts as
+/// stuck.
+const STUCK_TIME: Duration = Duration::from_millis(300);
 
-/// When a buffer was raised: the bytes that had come, and the window.
-#[derive(Debug, Clone, Copy)]
-struct BeforeRaise {
-    at: Duration,
-    bytes: u64,
-    window: u64,
-}
-
-/// One stream's receive buffer.
+/// Tuner of one stream's receive buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReceiveBufferTuner {
     backlog: ReaderBacklog,
     clamp: SlowPathClamp,
-    /// The buffer's size, and since when it has it.
+    /// Size of the buffer, and since when it has this size.
     buffer: u64,
     unchanged_since: Duration,
-    /// The widest window so far.
-    widest: u64,
-    /// The window has been full since then.
+    /// Largest window so far.
+    largest_window: u64,
+    /// Time since which the window has been full.
     full_since: Option<Duration>,
-    /// This end has set the buffer: autotuning is off.
-    taken: bool,
-    /// The size asked for last, as reported.
-    asked: u64,
-    /// Before the buffer was raised, until the window is seen to have followed.
-    unverified: Option<BeforeRaise>,
-    /// The size that the kernel made smaller, until it is that large again or was repaired.
-    fell_from: Option<u64>,
-    /// Raising did not help.
+    /// Whether this end has set the buffer, which ends autotuning.
+    set_by_tuner: bool,
+    /// Size requested last, as reported.
+    requested: u64,
+    /// Sample at which the buffer was raised, until the window has followed.
+    unverified: Option<TcpSample>,
+    /// Size before the kernel shrank the buffer, until it has that size again or was repaired.
+    shrunk_from: Option<u64>,
+    /// Raising the buffer had no effect.
     gave_up: bool,
     repairs: u32,
     repaired_at: Option<Duration>,
@@ -62,301 +56,319 @@ pub(super) struct ReceiveBufferTuner {
 impl ReceiveBufferTuner {
     pub(super) fn on_sample(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         meter: &RateMeter,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        if look.receive_buffer == 0 {
+        if sample.receive_buffer == 0 {
             return None;
         }
-        self.observe(look, trip, meter);
-        if let Some(action) = self.impose(look, trip, meter) {
+        self.observe(sample, rtt, meter);
+        if let Some(action) = self.impose(sample, rtt, meter) {
             return Some(action);
         }
         if self.imposed().is_some() {
-            // A window that is kept small cannot follow.
+            // A clamped window cannot follow the buffer.
             self.unverified = None;
             return None;
         }
-        if is_receive_buffer_backed_up(look) {
+        // With a slow reader a larger buffer would only hold more unread data.
+        if is_receive_buffer_backed_up(sample) {
             return None;
         }
-        self.verify(look, trip, caps)
-            .or_else(|| self.repair_fall(look, caps))
-            .or_else(|| self.grow(look, trip, meter, caps))
-            .or_else(|| self.repair_stuck(look, trip, caps))
+        // Verification goes first: a raise without effect must not be followed by another one.
+        self.verify(sample, rtt, limits)
+            .or_else(|| self.repair_fall(sample, limits))
+            .or_else(|| self.grow(sample, rtt, meter, limits))
+            .or_else(|| self.repair_stuck(sample, rtt, limits))
     }
 
-    /// Sets or lifts a smaller window.
-    fn impose(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) -> Option<BufferAction> {
-        let action = self.backlog.on_sample(look, trip);
-        if action.is_some() || self.backlog.in_force() || is_receive_buffer_backed_up(look) {
+    /// Sets or lifts a window clamp.
+    fn impose(&mut self, sample: &TcpSample, rtt: Rtt, meter: &RateMeter) -> Option<BufferAction> {
+        let action = self.backlog.on_sample(sample, rtt);
+        if action.is_some() || self.backlog.in_force() || is_receive_buffer_backed_up(sample) {
             return action;
         }
-        self.clamp.on_sample(look, trip, meter)
+        self.clamp.on_sample(sample, rtt, meter)
     }
 
-    /// Takes back a window that is kept small.
-    pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
-        let backlog = self.backlog.release(look);
-        self.clamp.release(look).or(backlog)
+    /// Lifts the window clamp.
+    pub(super) fn release(&mut self, sample: &TcpSample) -> Option<BufferSetting> {
+        let backlog = self.backlog.release(sample);
+        self.clamp.release(sample).or(backlog)
     }
 
-    /// Why the window is smaller than the buffer allows, if this end has made it so.
+    /// Reason for the window clamp in force, if any.
     pub(super) fn imposed(&self) -> Option<Bottleneck> {
-        let sink = self.backlog.in_force().then_some(Bottleneck::ReceiverApp);
-        sink.or(self.clamp.in_force().then_some(Bottleneck::Link))
+        let reader = self.backlog.in_force().then_some(Bottleneck::ReceiverApp);
+        reader.or(self.clamp.in_force().then_some(Bottleneck::Link))
     }
 
-    /// The setting that holds this stream back for good, if its window does.
+    /// The host setting that limits this stream permanently, given that its window is the bottleneck.
     pub(super) fn host_limit(
         &self,
-        look: &TcpSample,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
     ) -> Option<HostLimit> {
-        if look.max_receive_window > 0 && look.receive_window >= look.max_receive_window / 10 * 9 {
+        // The kernel rounds the window down to segments, so that it never quite reaches its ceiling.
+        if sample.max_receive_window > 0
+            && sample.receive_window >= sample.max_receive_window / 10 * 9
+        {
             return Some(HostLimit::WindowScale);
         }
-        let at_end = self.taken || self.at_end(look, caps);
-        let reachable = room(look, caps) > 0 && !self.gave_up;
-        (at_end && !reachable).then_some(HostLimit::ReceiveBuffer)
+        let is_at_autotuning_limit =
+            self.set_by_tuner || self.is_at_autotuning_limit(sample, limits);
+        let reachable = headroom(sample, limits) > 0 && !self.gave_up;
+        (is_at_autotuning_limit && !reachable).then_some(HostLimit::ReceiveBuffer)
     }
 
-    /// Notes sizes.
-    fn observe(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) {
-        let before = self.fell_from.unwrap_or(self.buffer);
-        self.fell_from = (look.receive_buffer < before / 10 * 9).then_some(before);
-        if look.receive_buffer != self.buffer {
-            self.buffer = look.receive_buffer;
-            self.unchanged_since = look.at;
+    /// Notes buffer and window sizes.
+    fn observe(&mut self, sample: &TcpSample, rtt: Rtt, meter: &RateMeter) {
+        let before = self.shrunk_from.unwrap_or(self.buffer);
+        // The kernel adjusts sizes by a few per cent at any time.
+        self.shrunk_from = (sample.receive_buffer < before / 10 * 9).then_some(before);
+        if sample.receive_buffer != self.buffer {
+            self.buffer = sample.receive_buffer;
+            self.unchanged_since = sample.at;
         }
-        self.widest = self.widest.max(look.receive_window);
-        self.full_since = if fills_receive_window(look, trip, meter.latest()) {
-            self.full_since.or(Some(look.at))
+        self.largest_window = self.largest_window.max(sample.receive_window);
+        self.full_since = if fills_receive_window(sample, rtt, meter.latest()) {
+            self.full_since.or(Some(sample.at))
         } else {
             None
         };
     }
 
-    fn at_end(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
-        look.receive_buffer >= caps.max_unset_receive_buffer() / 10 * 9
+    fn is_at_autotuning_limit(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
+        sample.receive_buffer >= limits.max_unset_receive_buffer() / 10 * 9
     }
 
-    fn is_full_for(&self, look: &TcpSample, time: Duration) -> bool {
+    fn is_full_for(&self, sample: &TcpSample, time: Duration) -> bool {
         self.full_since
-            .is_some_and(|since| look.at.saturating_sub(since) >= time)
+            .is_some_and(|since| sample.at.saturating_sub(since) >= time)
     }
 
-    /// A raised buffer is of use only when the window follows, which it does as data arrives.
+    /// Checks that the window follows a raised buffer, which takes arriving data.
     fn verify(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        rtt: Rtt,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
         let before = self.unverified?;
-        if look.receive_window > before.window / 100 * 105 {
+        // 5 % more is growth; less may be rounding to the window scale.
+        if sample.receive_window > before.receive_window / 100 * 105 {
             self.unverified = None;
             return None;
         }
-        let time = look.at.saturating_sub(before.at);
-        let come = look.bytes.saturating_sub(before.bytes);
-        // A window of nothing is one that the kernel does not show.
-        if look.receive_window == 0 || time < VERIFY.max(trip.smoothed * 2) || come < before.window
+        let stats = sample.since(&before, Role::Receiver);
+        // Old kernels do not show the window (zero).
+        if sample.receive_window == 0
+            || stats.time < VERIFY_TIME.max(rtt.smoothed * 2)
+            || stats.bytes < before.receive_window
         {
             return None;
         }
         self.unverified = None;
         self.gave_up = true;
-        self.taken = !caps.receive_autotuning;
+        self.set_by_tuner = !limits.receive_autotuning;
         Some(BufferAction {
-            change: caps
+            setting: limits
                 .receive_autotuning
-                .then_some(BufferSetting::RestoreAutotuning(before.window)),
-            class: Bottleneck::ReceiveWindow,
+                .then_some(BufferSetting::RestoreAutotuning(before.receive_window)),
+            bottleneck: Bottleneck::ReceiveWindow,
             reason: format!(
-                "the window stayed at {} although the buffer was raised to {}; left to the kernel from \
+                "the window stayed at {} although the buffer was raised to {}; autotuning takes over from \
                  now on",
-                show::bytes(look.receive_window),
-                show::bytes(look.receive_buffer)
+                show::bytes(sample.receive_window),
+                show::bytes(sample.receive_buffer)
             ),
         })
     }
 
-    /// Linux 6.17 to 7.0 may cut an autotuned buffer down to what it holds.
-    fn repair_fall(&mut self, look: &TcpSample, caps: &HostBufferLimits) -> Option<BufferAction> {
-        let before = self.fell_from?;
-        if !self.may_repair(look, caps) {
+    /// Repairs a shrunk buffer: Linux 6.17 to 7.0 may shrink an autotuned buffer to its contents.
+    fn repair_fall(
+        &mut self,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
+    ) -> Option<BufferAction> {
+        let before = self.shrunk_from?;
+        if !self.may_repair(sample, limits) {
             return None;
         }
         Some(self.repair(
-            look,
-            self.widest,
+            sample,
+            self.largest_window,
             &format!(
-                "receive buffer fell from {} to {}, which the kernel does not make good",
+                "the kernel shrank the receive buffer from {} to {}",
                 show::bytes(before),
-                show::bytes(look.receive_buffer)
+                show::bytes(sample.receive_buffer)
             ),
         ))
     }
 
-    /// Autotuning grows only when a round trip brings more than any before, which a full window
-    /// prevents once it has shrunk.
+    /// Repairs stuck autotuning: it grows only when a round trip brings more than any before, which a window
+    /// that has shrunk prevents.
     fn repair_stuck(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        rtt: Rtt,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        let patience = STUCK.max(trip.smoothed * 4);
-        let still = look.at.saturating_sub(self.unchanged_since) >= patience;
-        if trip.is_local()
-            || !still
-            || !self.is_full_for(look, patience)
-            || self.at_end(look, caps)
-            || !self.may_repair(look, caps)
+        let patience = STUCK_TIME.max(rtt.smoothed * 4);
+        let is_unchanged = sample.at.saturating_sub(self.unchanged_since) >= patience;
+        if rtt.is_local()
+            || !is_unchanged
+            || !self.is_full_for(sample, patience)
+            || self.is_at_autotuning_limit(sample, limits)
+            || !self.may_repair(sample, limits)
         {
             return None;
         }
-        let window = ceiling(look).min(look.receive_window.saturating_mul(2));
+        let window = window_ceiling(sample).min(sample.receive_window.saturating_mul(2));
         Some(self.repair(
-            look,
+            sample,
             window,
             &format!(
-                "the window of {} is full and autotuning stands still with a buffer of {}",
-                show::bytes(look.receive_window),
-                show::bytes(look.receive_buffer)
+                "the window of {} is full and autotuning does not grow the buffer of {}",
+                show::bytes(sample.receive_window),
+                show::bytes(sample.receive_buffer)
             ),
         ))
     }
 
-    fn may_repair(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
-        let rested = self
+    fn may_repair(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
+        let is_due = self
             .repaired_at
-            .is_none_or(|at| look.at.saturating_sub(at) >= REPAIR_PAUSE);
-        caps.receive_autotuning && !self.taken && self.repairs < REPAIRS && rested
+            .is_none_or(|at| sample.at.saturating_sub(at) >= REPAIR_PAUSE);
+        limits.receive_autotuning && !self.set_by_tuner && self.repairs < MAX_REPAIRS && is_due
     }
 
-    fn repair(&mut self, look: &TcpSample, window: u64, what: &str) -> BufferAction {
+    fn repair(&mut self, sample: &TcpSample, window: u64, cause: &str) -> BufferAction {
         self.repairs += 1;
-        self.repaired_at = Some(look.at);
-        self.fell_from = None;
+        self.repaired_at = Some(sample.at);
+        self.shrunk_from = None;
         BufferAction {
-            change: Some(BufferSetting::RestoreAutotuning(window)),
-            class: Bottleneck::ReceiveWindow,
-            reason: format!("{what}; given room for {} again", show::bytes(window)),
+            setting: Some(BufferSetting::RestoreAutotuning(window)),
+            bottleneck: Bottleneck::ReceiveWindow,
+            reason: format!("{cause}; restored for a window of {}", show::bytes(window)),
         }
     }
 
-    /// Takes over where autotuning ends and SO_RCVBUF may go further.
+    /// Sets a larger buffer where autotuning has reached its limit and SO_RCVBUF may exceed it.
     fn grow(
         &mut self,
-        look: &TcpSample,
-        trip: Rtt,
+        sample: &TcpSample,
+        rtt: Rtt,
         meter: &RateMeter,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        if self.gave_up || trip.is_local() || !(self.taken || self.at_end(look, caps)) {
+        if self.gave_up
+            || rtt.is_local()
+            || !(self.set_by_tuner || self.is_at_autotuning_limit(sample, limits))
+        {
             return None;
         }
-        // The argument shall be twice what a round trip brings (DRS); four times, as reported.
-        let paper = bytes_in(meter.best_recent(), trip.for_window()).saturating_mul(4);
-        let wanted = if caps.receive_autotuning {
-            // Autotuning has kept the buffer ahead of the path so far: only a full window is a
-            // reason to end that, and only one that follows a reason to go on.
-            if self.unverified.is_some() || !self.is_full_for(look, trip.smoothed * 2) {
+        // DRS sets SO_RCVBUF to twice the bytes of a round trip; the kernel reports twice the setting.
+        let drs_size = bytes_in(meter.best_recent(), rtt.for_window()).saturating_mul(4);
+        let wanted = if limits.receive_autotuning {
+            // Autotuning has kept the buffer ahead of the path so far. Only a full window justifies ending
+            // it, and only a window that followed the last raise justifies another.
+            if self.unverified.is_some() || !self.is_full_for(sample, rtt.smoothed * 2) {
                 return None;
             }
-            paper.max(look.receive_buffer.saturating_mul(2))
+            drs_size.max(sample.receive_buffer.saturating_mul(2))
         } else {
-            paper
+            drs_size
         };
-        let size = wanted.min(look.receive_buffer.saturating_add(room(look, caps)));
-        if size < look.receive_buffer / 4 * 5 {
+        let size = wanted.min(
+            sample
+                .receive_buffer
+                .saturating_add(headroom(sample, limits)),
+        );
+        // Every setting costs the kernel's autotuning: less than a quarter more is not worth it.
+        if size < sample.receive_buffer / 4 * 5 {
             return None;
         }
-        if look.receive_buffer < self.asked / 10 * 9 {
-            return Some(self.refused(look));
+        if sample.receive_buffer < self.requested / 10 * 9 {
+            return Some(self.refused(sample));
         }
-        self.asked = size;
-        let reason = self.reason_to_grow(look, meter.best_recent(), size, caps);
-        self.taken = true;
+        self.requested = size;
+        let reason = self.reason_to_grow(sample, meter.best_recent(), size, limits);
+        self.set_by_tuner = true;
         self.full_since = None;
-        self.unverified = self.unverified.or(Some(BeforeRaise {
-            at: look.at,
-            bytes: look.bytes,
-            window: look.receive_window,
-        }));
+        self.unverified = self.unverified.or(Some(*sample));
         Some(BufferAction {
-            change: Some(BufferSetting::ReceiveBuffer(size / 2)),
-            class: Bottleneck::ReceiveWindow,
+            setting: Some(BufferSetting::ReceiveBuffer(size / 2)),
+            bottleneck: Bottleneck::ReceiveWindow,
             reason,
         })
     }
 
-    fn refused(&mut self, look: &TcpSample) -> BufferAction {
+    fn refused(&mut self, sample: &TcpSample) -> BufferAction {
         self.gave_up = true;
         BufferAction {
-            change: None,
-            class: Bottleneck::ReceiveWindow,
+            setting: None,
+            bottleneck: Bottleneck::ReceiveWindow,
             reason: format!(
-                "receive buffer stays at {}: {} were asked for and not granted",
-                show::bytes(look.receive_buffer),
-                show::bytes(self.asked)
+                "receive buffer stays at {}: the kernel did not grant {}",
+                show::bytes(sample.receive_buffer),
+                show::bytes(self.requested)
             ),
         }
     }
 
     fn reason_to_grow(
         &self,
-        look: &TcpSample,
+        sample: &TcpSample,
         rate: u64,
         size: u64,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> String {
-        let what = if !caps.receive_autotuning {
+        let cause = if !limits.receive_autotuning {
             "autotuning is off on this host"
-        } else if self.taken {
-            "its window is full again"
+        } else if self.set_by_tuner {
+            "the window is full again"
         } else {
-            "it is all that autotuning gives (tcp_rmem), and its window is full"
+            "autotuning has reached its limit (tcp_rmem), and the window is full"
         };
         let mut reason = format!(
-            "receive buffer {} at {}: {what}; set to {}",
-            show::bytes(look.receive_buffer),
+            "receive buffer {} at {}: {cause}; set to {}",
+            show::bytes(sample.receive_buffer),
             show::bits(rate.saturating_mul(8)),
             show::bytes(size)
         );
-        if size >= most_usable(look) {
+        if size >= max_usable_buffer(sample) {
             reason.push_str(&format!(
-                ", all that the connection's window scale can use (a window of {})",
-                show::bytes(look.max_receive_window)
+                ", the largest that the connection's window scale can use (a window of {})",
+                show::bytes(sample.max_receive_window)
             ));
         }
         reason
     }
 }
 
-fn ceiling(look: &TcpSample) -> u64 {
-    if look.max_receive_window == 0 {
+fn window_ceiling(sample: &TcpSample) -> u64 {
+    if sample.max_receive_window == 0 {
         u64::MAX
     } else {
-        look.max_receive_window
+        sample.max_receive_window
     }
 }
 
-/// The largest buffer whose window the connection can express: at least half of it is offered.
-fn most_usable(look: &TcpSample) -> u64 {
-    ceiling(look).saturating_mul(2)
+/// Largest buffer whose window the window scale can express: at least half of a buffer is offered.
+fn max_usable_buffer(sample: &TcpSample) -> u64 {
+    window_ceiling(sample).saturating_mul(2)
 }
 
-/// By how much the buffer can be raised to some use.
-fn room(look: &TcpSample, caps: &HostBufferLimits) -> u64 {
-    let expressed = look.receive_window >= ceiling(look) / 10 * 9;
-    caps.max_settable_receive
-        .min(most_usable(look))
-        .checked_sub(look.receive_buffer)
-        .filter(|room| *room >= look.receive_buffer / 4 && !expressed)
+/// Number of bytes by which the buffer can usefully be raised.
+fn headroom(sample: &TcpSample, limits: &HostBufferLimits) -> u64 {
+    let is_at_ceiling = sample.receive_window >= window_ceiling(sample) / 10 * 9;
+    limits
+        .max_settable_receive
+        .min(max_usable_buffer(sample))
+        .checked_sub(sample.receive_buffer)
+        .filter(|headroom| *headroom >= sample.receive_buffer / 4 && !is_at_ceiling)
         .unwrap_or(0)
 }

@@ -1,193 +1,200 @@
-//! The send buffer. Autotuning stops at `tcp_wmem`, of which two thirds are in flight; SO_SNDBUF
-//! may go further.
+//! Send buffer of one stream. Autotuning stops at `tcp_wmem`, of which two thirds can be in flight.
+//! SO_SNDBUF may exceed that.
 //!
-//! The buffer is raised when it has been full for a round trip and the path still shows no queue, or
-//! gaps between what arrives. Waiting for that round trip costs next to nothing, because meanwhile
-//! slow start lets the congestion window grow to twice what is in flight (`tcp_is_cwnd_limited`);
-//! raising at once would also raise it on paths that the old buffer fills exactly, and there only
-//! queues would grow.
+//! The buffer is raised when it has been full for a round trip and the path shows no queue, or idles between
+//! bursts. Waiting for that round trip costs almost nothing: meanwhile slow start lets the congestion window
+//! grow to twice the bytes in flight (`tcp_is_cwnd_limited`). Raising at once would also raise the buffer
+//! on paths that the old one fills exactly, and only the queue would grow.
 
 use units::{bytes_in, show};
 
 use super::super::BufferSetting;
 use super::super::host_limits::HostBufferLimits;
-use super::{BufferAction, HostLimit};
+use super::action::BufferAction;
+use super::host_limit::HostLimit;
+use crate::limiter::Role;
 use crate::observation::{
     Bottleneck, Rtt, StreamInterval, explains_rate_by_send_buffer, is_send_buffer_full,
 };
-use crate::sample::TcpSample;
-use crate::sample::max_in_flight;
+use crate::sample::{TcpSample, max_in_flight};
 
-/// One stream's send buffer.
+/// Tuner of one stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SendBufferTuner {
-    /// A round trip that began with the writer waiting for room, and how many looks found it so.
-    pressed: Option<(StreamInterval, u32)>,
-    /// How often in turn such a round trip has had queues and no losses.
-    queued: u32,
-    /// The size asked for last, as reported.
-    asked: Option<u64>,
-    /// The kernel granted less than it said it would.
+    /// A round trip that began with a full buffer, and the number of its samples with a full buffer.
+    full_round: Option<(StreamInterval, u32)>,
+    /// Number of consecutive such round trips with a queue and without losses.
+    queued_rounds: u32,
+    /// Size requested last, as reported.
+    requested: Option<u64>,
+    /// Whether the kernel granted less than its limits promised.
     refused: bool,
-    /// The size that is known to be right, as reported; until the first look.
-    known: Option<u64>,
+    /// Known size, as reported; until the first sample.
+    known_buffer: Option<u64>,
 }
 
 impl SendBufferTuner {
-    /// A size that is known to be right, bytes as reported.
+    /// Sets the known size, bytes as reported.
     pub(super) fn set_known_buffer(&mut self, buffer: Option<u64>) {
-        self.known = buffer;
+        self.known_buffer = buffer;
     }
 
     pub(super) fn on_sample(
         &mut self,
-        look: &TcpSample,
+        sample: &TcpSample,
         rate: u64,
-        caps: &HostBufferLimits,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        if let Some(action) = self.apply_known_buffer(look, caps) {
+        if let Some(action) = self.apply_known_buffer(sample, limits) {
             return Some(action);
         }
-        let spell = self.pressed(look)?;
-        let trip = spell.rtt();
-        let rate = rate.max(spell.rate());
-        if !explains_rate_by_send_buffer(look, trip, rate)
-            || self.may_be_full(&spell)
-            || !self.has_room(look, caps)
+        let interval = self.full_round(sample)?;
+        let rtt = interval.rtt();
+        let rate = rate.max(interval.stats().rate());
+        if !explains_rate_by_send_buffer(sample, rtt, rate)
+            || self.may_be_full(&interval)
+            || !self.can_grow(sample, limits)
         {
             return None;
         }
-        if let Some(asked) = self
-            .asked
-            .take_if(|asked| look.send_buffer < *asked / 10 * 9)
+        if let Some(requested) = self
+            .requested
+            // The kernel rounds sizes: up to 10 % less is not a refusal.
+            .take_if(|requested| sample.send_buffer < *requested / 10 * 9)
         {
             self.refused = true;
             return Some(BufferAction {
-                change: None,
-                class: Bottleneck::SendBuffer,
+                setting: None,
+                bottleneck: Bottleneck::SendBuffer,
                 reason: format!(
-                    "send buffer stays at {}: {} were asked for and not granted",
-                    show::bytes(look.send_buffer),
-                    show::bytes(asked)
+                    "send buffer stays at {}: the kernel did not grant {}",
+                    show::bytes(sample.send_buffer),
+                    show::bytes(requested)
                 ),
             });
         }
-        let size = self.wanted(look, trip, rate, caps);
-        let reason = self.reason(look, trip, rate, size);
-        self.asked = Some(size);
-        (self.pressed, self.queued) = (None, 0);
+        let size = self.new_size(sample, rtt, rate, limits);
+        let reason = self.reason(sample, rtt, rate, size);
+        self.requested = Some(size);
+        (self.full_round, self.queued_rounds) = (None, 0);
         Some(BufferAction {
-            change: Some(BufferSetting::SendBuffer(size / 2)),
-            class: Bottleneck::SendBuffer,
+            // The kernel doubles the value given to setsockopt (socket(7)).
+            setting: Some(BufferSetting::SendBuffer(size / 2)),
+            bottleneck: Bottleneck::SendBuffer,
             reason,
         })
     }
 
-    /// Sets what is known to be right, where autotuning would stop short of it.
+    /// Applies the known size if autotuning would stay below it.
     fn apply_known_buffer(
         &mut self,
-        look: &TcpSample,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
     ) -> Option<BufferAction> {
-        let size = self.known.take()?.min(caps.max_settable_send);
-        if size <= caps.max_autotuned_send.max(look.send_buffer) {
+        let size = self.known_buffer.take()?.min(limits.max_settable_send);
+        if size <= limits.max_autotuned_send.max(sample.send_buffer) {
             return None;
         }
-        self.asked = Some(size);
+        self.requested = Some(size);
         Some(BufferAction {
-            change: Some(BufferSetting::SendBuffer(size / 2)),
-            class: Bottleneck::Unknown,
+            setting: Some(BufferSetting::SendBuffer(size / 2)),
+            bottleneck: Bottleneck::Unknown,
             reason: format!(
-                "a send buffer of {} is known to be right for this path; it was {}",
+                "send buffer of {} by earlier knowledge of this path; it was {}",
                 show::bytes(size),
-                show::bytes(look.send_buffer)
+                show::bytes(sample.send_buffer)
             ),
         })
     }
 
-    /// The setting that holds this stream back for good, if its buffer does.
+    /// The host setting that limits this stream permanently, given that its buffer is the bottleneck.
     pub(super) fn host_limit(
         &self,
-        look: &TcpSample,
-        caps: &HostBufferLimits,
+        sample: &TcpSample,
+        limits: &HostBufferLimits,
     ) -> Option<HostLimit> {
-        let growing = self.asked.is_none() && look.send_buffer < caps.max_autotuned_send / 4 * 3;
-        (!growing && !self.has_room(look, caps)).then_some(HostLimit::SendBuffer)
+        let is_growing =
+            self.requested.is_none() && sample.send_buffer < limits.max_autotuned_send / 4 * 3;
+        (!is_growing && !self.can_grow(sample, limits)).then_some(HostLimit::SendBuffer)
     }
 
-    /// Autotuning is at its end, and this process may go on.
-    fn has_room(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
-        let at_end = self.asked.is_some() || look.send_buffer >= caps.max_autotuned_send / 4 * 3;
-        at_end
+    /// Whether autotuning has reached its limit and this process may exceed it.
+    fn can_grow(&self, sample: &TcpSample, limits: &HostBufferLimits) -> bool {
+        // Autotuning grows in steps of the congestion window: above three quarters of its limit the next step
+        // reaches the limit.
+        let is_at_autotuning_limit =
+            self.requested.is_some() || sample.send_buffer >= limits.max_autotuned_send / 4 * 3;
+        is_at_autotuning_limit
             && !self.refused
-            && caps.max_settable_send > caps.max_autotuned_send
-            && caps.max_settable_send > look.send_buffer / 10 * 11
+            && limits.max_settable_send > limits.max_autotuned_send
+            // Less than 10 % more is not worth ending autotuning.
+            && limits.max_settable_send > sample.send_buffer / 10 * 11
     }
 
-    /// A whole round trip in which the writer waited in most looks. Some miss it: it has just been
-    /// woken, or its last bytes are being paced out.
-    fn pressed(&mut self, look: &TcpSample) -> Option<StreamInterval> {
-        let waits = is_send_buffer_full(look);
-        let Some((spell, waiting)) = &mut self.pressed else {
-            self.pressed = waits.then(|| (StreamInterval::new(look), 1));
+    /// A whole round trip in which the buffer was full in most samples. Single samples may miss that: the
+    /// writer was just woken, or the last bytes are being paced out.
+    fn full_round(&mut self, sample: &TcpSample) -> Option<StreamInterval> {
+        let is_full = is_send_buffer_full(sample);
+        let Some((interval, full_samples)) = &mut self.full_round else {
+            self.full_round = is_full.then(|| (StreamInterval::new(Role::Sender, sample), 1));
             return None;
         };
-        spell.on_sample(look);
-        *waiting += u32::from(waits);
-        let (spell, waiting) = (*spell, *waiting);
-        let trip = spell.rtt();
-        if spell.time() < trip.smoothed {
+        interval.on_sample(sample);
+        *full_samples += u32::from(is_full);
+        let (interval, full_samples) = (*interval, *full_samples);
+        let rtt = interval.rtt();
+        if interval.stats().time < rtt.smoothed {
             return None;
         }
-        self.pressed = waits.then(|| (StreamInterval::new(look), 1));
-        let pressed = waits && waiting * 2 >= spell.samples() && !trip.is_local();
-        if !pressed {
-            self.queued = 0;
+        self.full_round = is_full.then(|| (StreamInterval::new(Role::Sender, sample), 1));
+        let full_round = is_full && full_samples * 2 >= interval.samples() && !rtt.is_local();
+        if !full_round {
+            self.queued_rounds = 0;
         }
-        pressed.then_some(spell)
+        full_round.then_some(interval)
     }
 
-    /// Whether there may be nothing to gain. Where packets queue, gaps between bursts tell that the
-    /// path has room, but the first round trip may still have those of slow start, and one after
-    /// losses those of acknowledgements that waited for the lost.
-    fn may_be_full(&mut self, spell: &StreamInterval) -> bool {
-        if !spell.rtt().has_queue() {
-            self.queued = 0;
+    /// Whether the path may be full. If packets queue, gaps between bursts show that the path has spare capacity.
+    /// But the gaps in the first round trip may be those of slow start, and after losses those of
+    /// acknowledgements that waited for retransmissions.
+    fn may_be_full(&mut self, interval: &StreamInterval) -> bool {
+        if !interval.rtt().has_queue() {
+            self.queued_rounds = 0;
             return false;
         }
-        if spell.has_retransmits() {
-            self.queued = 0;
+        if interval.stats().has_losses() {
+            self.queued_rounds = 0;
             return true;
         }
-        self.queued = self.queued.saturating_add(1);
-        self.queued < 2 || spell.fills_path()
+        self.queued_rounds = self.queued_rounds.saturating_add(1);
+        self.queued_rounds < 2 || interval.fills_path()
     }
 
-    /// Three times the bandwidth-delay product as seen so far, and at least twice as much as
-    /// before, or four times while slow start would soon fill that too. What is not in flight stays
-    /// with the program (TCP_NOTSENT_LOWAT), so that a buffer too large costs nothing.
-    fn wanted(&self, look: &TcpSample, trip: Rtt, rate: u64, caps: &HostBufferLimits) -> u64 {
-        let factor = if look.in_slow_start { 4 } else { 2 };
-        bytes_in(rate, trip.min)
+    /// New size: three times the bandwidth-delay product so far, and at least twice the present size, or four
+    /// times during slow start, which would soon fill twice the size. Data that is not in flight stays with the
+    /// program (TCP_NOTSENT_LOWAT), so that a buffer that is too large costs nothing.
+    fn new_size(&self, sample: &TcpSample, rtt: Rtt, rate: u64, limits: &HostBufferLimits) -> u64 {
+        let factor = if sample.in_slow_start { 4 } else { 2 };
+        bytes_in(rate, rtt.min)
             .saturating_mul(3)
-            .max(look.send_buffer.saturating_mul(factor))
-            .max(caps.max_autotuned_send)
-            .min(caps.max_settable_send)
+            .max(sample.send_buffer.saturating_mul(factor))
+            .max(limits.max_autotuned_send)
+            .min(limits.max_settable_send)
     }
 
-    fn reason(&self, look: &TcpSample, trip: Rtt, rate: u64, size: u64) -> String {
-        let (buffer, size) = (show::bytes(look.send_buffer), show::bytes(size));
-        if self.asked.is_none() {
+    fn reason(&self, sample: &TcpSample, rtt: Rtt, rate: u64, size: u64) -> String {
+        let (buffer, size) = (show::bytes(sample.send_buffer), show::bytes(size));
+        if self.requested.is_none() {
             return format!(
-                "send buffer {buffer} is all that autotuning gives (tcp_wmem), it keeps {} in flight; \
+                "send buffer {buffer} is the limit of autotuning (tcp_wmem) and keeps {} in flight; \
                  set to {size}",
-                show::bytes(max_in_flight(look.send_buffer))
+                show::bytes(max_in_flight(sample.send_buffer))
             );
         }
         format!(
             "send buffer {buffer} is full with {} at {} and nothing queues on the path; set to {size}",
             show::bits(rate.saturating_mul(8)),
-            show::time(trip.smoothed)
+            show::time(rtt.smoothed)
         )
     }
 }

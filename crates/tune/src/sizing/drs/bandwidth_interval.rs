@@ -1,30 +1,29 @@
-//! Over how long bandwidth is computed, and how often.
+//! Interval over which bandwidth is measured.
 
 use std::time::Duration;
 
-/// The shortest interval; shorter fixed ones become this.
+/// Shortest interval; shorter fixed ones are raised to it.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(5);
-/// The longest interval; longer fixed ones become this.
+/// Longest interval; longer fixed ones are lowered to it.
 pub const LONGEST_INTERVAL: Duration = Duration::from_secs(4);
-/// Most time between two looks where the interval adapts.
+/// Longest time between two samples of an adaptive interval.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// Scatter below which bandwidth is called steady, in 1/1000.
+/// Scatter below which the bandwidth is steady, in 1/1000.
 const STEADY: u32 = 100;
 
-/// How often the bandwidth is computed.
+/// Interval over which bandwidth is measured (`--drs-interval`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DrsInterval {
-    /// Follows the round trip and how steady the samples are (the paper's future work, §6): one
-    /// round trip, up to twice that where successive samples scatter, looked at two to four times.
+    /// Follows the round trip and the scatter of the measurements (future work in the paper's §6): one round
+    /// trip, up to two where successive measurements scatter, with two to four samples in it.
     #[default]
     Adaptive,
-    /// Always so long, [`SHORTEST_INTERVAL`] to [`LONGEST_INTERVAL`].
+    /// Fixed length, [`SHORTEST_INTERVAL`] to [`LONGEST_INTERVAL`].
     Fixed(Duration),
 }
 
 impl DrsInterval {
-    /// How long a sample of the bandwidth is, for a `round_trip` and a `scatter` in 1/1000 of the
-    /// bandwidth.
+    /// Length of the interval for this round trip and scatter (in 1/1000 of the bandwidth).
     pub(super) fn length(self, round_trip: Duration, scatter: u32) -> Duration {
         match self {
             Self::Fixed(length) => length.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
@@ -35,13 +34,13 @@ impl DrsInterval {
         }
     }
 
-    /// Time until the next look.
+    /// Time until the next sample.
     pub(super) fn pause(self, round_trip: Duration, scatter: u32) -> Duration {
         match self {
             Self::Fixed(length) => length.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL),
             Self::Adaptive => {
-                let looks = if scatter < STEADY { 2 } else { 4 };
-                (round_trip / looks).clamp(SHORTEST_INTERVAL, LONGEST_PAUSE)
+                let samples = if scatter < STEADY { 2 } else { 4 };
+                (round_trip / samples).clamp(SHORTEST_INTERVAL, LONGEST_PAUSE)
             }
         }
     }
@@ -56,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn adaptive_follows_the_round_trip() {
+    fn an_adaptive_interval_follows_the_round_trip() {
         let a = DrsInterval::Adaptive;
         assert_eq!(
             (a.length(ms(100), 0), a.pause(ms(100), 500)),
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_scatter_are_longer_and_steady_ones_are_rarer() {
+    fn scatter_lengthens_the_interval_and_steadiness_the_pause() {
         let a = DrsInterval::Adaptive;
         assert_eq!(
             (a.length(ms(100), 300), a.pause(ms(100), 300)),
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_is_fixed() {
+    fn a_fixed_interval_ignores_round_trip_and_scatter() {
         let fixed = DrsInterval::Fixed(ms(70));
         for rtt in [ms(1), ms(1000)] {
             assert_eq!(

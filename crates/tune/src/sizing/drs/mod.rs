@@ -1,16 +1,16 @@
-//! The re-architected drsFTP's receiver (2004 paper, §3): buffers of twice the bandwidth-delay
-//! product, per stream.
+//! Receiver of the re-architected drsFTP (2004 paper, §3): each stream's buffer is twice the bandwidth-delay
+//! product.
 //!
-//! Bandwidth is what arrives, since applications write in larger bursts than networks carry (§3.1).
-//! The round trip comes from echoes of messages that also tell the sender its buffer (§3.2, §3.3);
-//! before the first echo it is that of the handshake. Twice the product is what a path needs that is
-//! full. In slow start what arrived in the last round trip is half of what comes in the next,
-//! and acknowledgements of that must already allow twice as much again: then four times it is,
-//! so that the window never holds slow start back.
+//! Bandwidth is measured from arrivals, since applications write in larger bursts than networks carry (§3.1).
+//! The round trip is measured from echoes of the messages that tell the sender its buffer size (§3.2, §3.3);
+//! before the first echo it is that of the handshake. A full path needs a buffer of twice the product. In slow
+//! start the next round trip brings twice as much as the last one, and its acknowledgements must already
+//! allow twice as much again. The buffer is then four times the product, so that the window never limits
+//! slow start.
 
 mod bandwidth;
 mod bandwidth_interval;
-mod interval_text;
+mod interval_parser;
 mod rtt_estimator;
 mod stream;
 
@@ -24,39 +24,40 @@ use rtt_estimator::{RttEstimator, RttTrialEvent};
 use stream::DrsStream;
 
 pub use bandwidth_interval::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
-pub use interval_text::DrsIntervalError;
+pub use interval_parser::DrsIntervalError;
 
-/// Least and most time between messages while no size changes. They go about once a round trip.
-const PROBES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// Shortest and longest time between messages while no size changes. Within these bounds one is sent per
+/// round trip.
+const MESSAGE_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// Arrivals are kept for this long at least: a path may become several times longer.
+/// Shortest history of arrivals: the round trip may become several times longer.
 const HISTORY: Duration = Duration::from_secs(4);
 
-/// All streams of a transfer at its receiving end.
+/// Tuner of all streams of a transfer at its receiving end.
 #[derive(Debug, Clone)]
 pub struct DrsReceiverTuner {
     bounds: BufferBounds,
     interval: DrsInterval,
     round_trip: RttEstimator,
     streams: BTreeMap<StreamId, DrsStream>,
-    /// Of all streams together.
+    /// Arrivals of all streams together.
     arrivals: ArrivalHistory,
-    /// The latest message: when, and what it said.
+    /// Time of the latest message, and the size in it.
     announced: Option<(Duration, u64)>,
 }
 
-/// Step to take after a look.
+/// Answer to the samples: new sizes, and a message if one is due.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DrsStep {
-    /// New receive buffers.
+    /// New receive buffer sizes, bytes.
     pub resize: Vec<(StreamId, u64)>,
-    /// Send `SBUF <now> <size>`: the largest of the streams' sizes, because it is new or because an
-    /// echo is wanted.
+    /// Size for a message `SBUF <now> <size>`: the largest of the streams' sizes, because it has changed or
+    /// because an echo is due.
     pub announce: Option<u64>,
 }
 
 impl DrsReceiverTuner {
-    /// A transfer that begins.
+    /// Tuner of a transfer that begins.
     pub fn new(bounds: BufferBounds, interval: DrsInterval) -> Self {
         Self {
             bounds,
@@ -68,22 +69,22 @@ impl DrsReceiverTuner {
         }
     }
 
-    /// An echo came back: this long after its message left. What cannot be (zero, a minute) is
+    /// Takes the time between a message and its echo. Impossible values (zero, more than a minute) are
     /// ignored.
     pub fn on_echo(&mut self, rtt: Duration) {
         self.round_trip.on_echo(rtt);
     }
 
-    /// Looks at all live streams; those that are not among them are over.
+    /// Takes the samples of all open streams; streams without a sample have ended.
     pub fn on_samples(&mut self, at: Duration, streams: &[TcpSample]) -> DrsStep {
         self.note(at, streams);
-        let turn = self.round_trip.update_trial(
+        let event = self.round_trip.update_trial(
             at,
             |rtt| self.streams.values().any(|s| s.fills_window(rtt)),
             |time| self.arrivals.latest(time),
         );
         let rtt = self.round_trip.estimate();
-        let resize = self.resize(at, rtt, turn);
+        let resize = self.resize(at, rtt, event);
         let announce = self.announce(at, rtt);
         DrsStep { resize, announce }
     }
@@ -92,20 +93,20 @@ impl DrsReceiverTuner {
         &mut self,
         at: Duration,
         rtt: Duration,
-        turn: Option<RttTrialEvent>,
+        event: Option<RttTrialEvent>,
     ) -> Vec<(StreamId, u64)> {
         let product = |stream: &DrsStream| stream.bandwidth().product(rtt);
         let products = self.streams.values().map(product);
         let products = products.fold(0, u64::saturating_add);
-        // Twice: when flights of several streams are spread over the round trip, what comes between
-        // two looks does not show the line.
+        // Twice, because flights of several streams spread over the round trip, and no quarter of it
+        // then shows the full rate of the line.
         let line = self.arrivals.peak(rtt, rtt).saturating_mul(2);
         let mut sizes = Vec::new();
         for (id, stream) in &mut self.streams {
             let before = stream.size();
-            match turn {
+            match event {
                 Some(RttTrialEvent::Started) => stream.begin_trial(),
-                Some(RttTrialEvent::Ended { won }) => stream.end_trial(won),
+                Some(RttTrialEvent::Ended { gained }) => stream.end_trial(gained),
                 None => {}
             }
             let share = part(line, stream.bandwidth().product(rtt), products);
@@ -120,50 +121,54 @@ impl DrsReceiverTuner {
         sizes
     }
 
-    /// When the next look is due, after the last.
+    /// Time from the last sample to the next.
     pub fn next_sample_in(&self) -> Duration {
         let scatter = self.streams.values().map(|s| s.bandwidth().scatter());
         let rtt = self.round_trip.estimate();
+        // The stream that scatters most needs the most samples.
         self.interval.pause(rtt, scatter.max().unwrap_or(u32::MAX))
     }
 
-    /// Round trip that is reckoned with: the handshake's before the first echo. `None`: neither is
-    /// known yet, and the papers' 100 ms are taken.
+    /// Round trip in use; before the first echo that of the handshake. `None` if neither is known yet: then
+    /// the papers' 100 ms count.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip.measured()
     }
 
-    fn note(&mut self, at: Duration, looks: &[TcpSample]) {
+    fn note(&mut self, at: Duration, samples: &[TcpSample]) {
         self.streams
-            .retain(|id, _| looks.iter().any(|look| look.stream == *id));
-        let mut come = self.arrivals.counter().unwrap_or(0);
-        for look in looks {
-            let fresh = !self.streams.contains_key(&look.stream);
+            .retain(|id, _| samples.iter().any(|sample| sample.stream == *id));
+        let mut total = self.arrivals.counter().unwrap_or(0);
+        for sample in samples {
+            let fresh = !self.streams.contains_key(&sample.stream);
+            // A new connection may show a shorter route than the old ones.
             if fresh || self.round_trip.measured().is_none() {
-                self.round_trip.on_handshake(look.min_rtt);
+                self.round_trip.on_handshake(sample.rtt_without_queue());
             }
-            let stream = self.streams.entry(look.stream);
-            let stream = stream.or_insert_with(|| DrsStream::new(self.bounds, self.interval, look));
-            come = come.saturating_add(stream.on_sample(look, self.round_trip.current()));
+            let stream = self.streams.entry(sample.stream);
+            let stream =
+                stream.or_insert_with(|| DrsStream::new(self.bounds, self.interval, sample));
+            total = total.saturating_add(stream.on_sample(sample, self.round_trip.current()));
         }
         self.arrivals
-            .record(at, come, HISTORY.max(2 * self.round_trip.current()));
+            .record(at, total, HISTORY.max(2 * self.round_trip.current()));
     }
 
     fn announce(&mut self, at: Duration, rtt: Duration) -> Option<u64> {
         let largest = self.streams.values().map(DrsStream::size).max()?;
-        if let Some((last, said)) = self.announced {
+        if let Some((last, last_size)) = self.announced {
             let silent = at.saturating_sub(last);
-            if said == largest && silent < rtt.clamp(PROBES.0, PROBES.1) {
+            if last_size == largest && silent < rtt.clamp(MESSAGE_PAUSE.0, MESSAGE_PAUSE.1) {
                 return None;
             }
         }
+        // The sender echoes every message, so that repeating a size also measures the round trip.
         self.announced = Some((at, largest));
         Some(largest)
     }
 }
 
-/// Of `all`, the part that `share` is of `shares`.
+/// `all` · `share` / `shares`.
 fn part(all: u64, share: u64, shares: u64) -> u64 {
     let product = u128::from(all) * u128::from(share);
     u64::try_from(product / u128::from(shares.max(1))).unwrap_or(u64::MAX)

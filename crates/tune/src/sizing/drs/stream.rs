@@ -1,4 +1,4 @@
-//! One stream's receive buffer.
+//! Receive buffer of one stream.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use crate::sample::TcpSample;
 use crate::sizing::BufferBounds;
 use crate::sizing::arrivals::ArrivalCounter;
 
-/// A buffer of which less than half was needed for so long is halved.
-const TOO_LARGE_FOR: Duration = Duration::from_secs(5);
-/// Or for so many round trips, if that is longer.
+/// Time after which a buffer is halved if less than half of it was needed.
+const TOO_LARGE_TIME: Duration = Duration::from_secs(5);
+/// The same in round trips; the longer time counts.
 const TOO_LARGE_ROUND_TRIPS: u32 = 8;
-/// A raise by less than 1/n of the size is not worth a system call and a message.
-const LEAST_RAISE: u64 = 8;
+/// Inverse of the smallest relative increase that is worth a system call and a message.
+const MIN_RAISE_PART: u64 = 8;
 
-/// One stream of a transfer.
+/// Tuner of one stream.
 #[derive(Debug, Clone)]
 pub(super) struct DrsStream {
     bounds: BufferBounds,
     size: u64,
-    /// The most that the kernel grants, as far as is known.
+    /// Largest size that the kernel grants, as far as known.
     ceiling: u64,
     arrived: ArrivalCounter,
     bandwidth: StreamBandwidth,
-    /// The window as the kernel shows it, bytes.
+    /// Window that the kernel shows, bytes.
     window: u64,
-    /// The round trip as it is now, queue included.
-    present: Duration,
-    /// Since when the buffer has been too large.
-    too_large: Option<Duration>,
-    /// The size when a trial of a longer round trip began.
+    /// Current round trip, queue included.
+    current_rtt: Duration,
+    /// Time since which the buffer has been too large.
+    too_large_since: Option<Duration>,
+    /// Size at the start of a trial of a longer round trip.
     before_trial: Option<u64>,
 }
 
 impl DrsStream {
-    /// A stream that was not seen before. One of an earlier transfer goes on with the size that it
-    /// has.
+    /// Tuner of a new stream. A connection of an earlier transfer keeps its size.
     pub(super) fn new(bounds: BufferBounds, interval: DrsInterval, first: &TcpSample) -> Self {
+        // The kernel reports twice the value given to SO_RCVBUF (socket(7)).
         let granted = first.receive_buffer / 2;
         Self {
             bounds,
@@ -46,8 +46,8 @@ impl DrsStream {
             arrived: ArrivalCounter::default(),
             bandwidth: StreamBandwidth::new(interval),
             window: 0,
-            present: Duration::ZERO,
-            too_large: None,
+            current_rtt: Duration::ZERO,
+            too_large_since: None,
             before_trial: None,
         }
     }
@@ -60,69 +60,73 @@ impl DrsStream {
         &self.bandwidth
     }
 
-    /// Takes a look; how many bytes came since the look before.
-    pub(super) fn on_sample(&mut self, look: &TcpSample, round_trip: Duration) -> u64 {
-        let granted = look.receive_buffer / 2;
+    /// Takes a sample; returns the bytes that arrived since the last one.
+    pub(super) fn on_sample(&mut self, sample: &TcpSample, round_trip: Duration) -> u64 {
+        let granted = sample.receive_buffer / 2;
+        // Less than requested is the kernel's limit: asking for more would only repeat the system call.
         if granted > 0 && granted < self.size {
             self.size = granted;
             self.ceiling = granted;
         }
-        self.window = look.receive_window;
-        self.present = round_trip;
-        let arrived = self.arrived.total_at(look);
-        self.bandwidth.note(look.at, arrived, round_trip)
+        self.window = sample.receive_window;
+        self.current_rtt = round_trip;
+        let arrived = self.arrived.total_at(sample);
+        self.bandwidth.note(sample.at, arrived, round_trip)
     }
 
-    /// Whether the window is what limits the stream, if its round trip is `round_trip` now.
+    /// Whether the window limits the stream at this round trip.
     pub(super) fn fills_window(&self, round_trip: Duration) -> bool {
         let window = self.size.max(self.window);
+        // A sender that waits for the window sends whole segments only, and a flight may straddle two
+        // intervals: three quarters count as full.
         self.bandwidth.latest(round_trip) >= window - window / 4
     }
 
-    /// A longer round trip is tried from now on.
+    /// Begins a trial of a longer round trip.
     pub(super) fn begin_trial(&mut self) {
         self.before_trial = Some(self.size);
         self.bandwidth.start_over();
     }
 
-    /// The trial is over. If it won nothing, what it made the buffer grow is taken back.
-    pub(super) fn end_trial(&mut self, won: bool) {
+    /// Ends the trial. Without a gain the buffer returns to its size before.
+    pub(super) fn end_trial(&mut self, gained: bool) {
         let before = self.before_trial.take();
-        if !won {
+        if !gained {
             self.size = self.size.min(before.unwrap_or(self.size));
             self.bandwidth.start_over();
         }
     }
 
-    /// Gives the buffer the size that it needs now. `share` bounds what the stream may come to bring
-    /// in a round trip.
+    /// Sets the size that the stream needs now. `share` bounds the bytes that it may bring in a round trip.
     pub(super) fn resize(&mut self, at: Duration, round_trip: Duration, share: u64) {
-        let outlook = self.bandwidth.outlook(round_trip, share);
-        let need = self.within(outlook.saturating_mul(2));
-        if need > self.size.saturating_add(self.size / LEAST_RAISE) {
+        let next_round_trip_bytes = self.bandwidth.next_round_trip_bytes(round_trip, share);
+        let need = self.within(next_round_trip_bytes.saturating_mul(2));
+        if need > self.size.saturating_add(self.size / MIN_RAISE_PART) {
             self.size = need;
-            self.too_large = None;
+            self.too_large_since = None;
         } else {
             self.shrink(at, need, round_trip);
         }
     }
 
-    /// Halves the size, if so much was not needed for long.
+    /// Halves the size if it has been too large for long.
     fn shrink(&mut self, at: Duration, need: u64, round_trip: Duration) {
-        let used = self.bandwidth.latest(self.present);
+        let used = self.bandwidth.latest(self.current_rtt);
+        // The headroom of a quarter keeps the next burst from raising the size again.
         if need.max(used.saturating_add(used / 4)) >= self.size / 2 {
-            self.too_large = None;
+            self.too_large_since = None;
             return;
         }
-        let since = *self.too_large.get_or_insert(at);
-        let patience = TOO_LARGE_FOR.max(TOO_LARGE_ROUND_TRIPS * round_trip);
+        let since = *self.too_large_since.get_or_insert(at);
+        let patience = TOO_LARGE_TIME.max(TOO_LARGE_ROUND_TRIPS * round_trip);
         if at.saturating_sub(since) >= patience {
             self.size = self.within(self.size / 2);
-            self.too_large = None;
+            self.too_large_since = None;
         }
     }
 
     fn within(&self, size: u64) -> u64 {
+        // The kernel's limit comes last, since it holds even below the initial size.
         size.max(self.bounds.initial)
             .min(self.bounds.largest)
             .min(self.ceiling)

@@ -1,4 +1,4 @@
-//! The 2004 loop against scripted arrivals and a fluid model of a path.
+//! The loop of 2004 with scripted arrivals and on a fluid model of a path.
 
 use proptest::prelude::*;
 
@@ -19,17 +19,17 @@ fn drs() -> DrsReceiverTuner {
     DrsReceiverTuner::new(BufferBounds::default(), DrsInterval::Adaptive)
 }
 
-/// One stream whose kernel grants all that is asked for.
-fn look(at: Duration, bytes: u64, rtt: Duration) -> TcpSample {
+/// Sample of a stream whose kernel grants every size.
+fn sample(at: Duration, bytes: u64, rtt: Duration) -> TcpSample {
     TcpSample {
         at,
-        bytes,
+        bytes_received: bytes,
         min_rtt: rtt,
         ..TcpSample::default()
     }
 }
 
-/// A path as a fluid: a window of data on its way, a line, and a queue without end before it.
+/// Fluid model of a path: a line with an infinite queue before it.
 struct FluidPath {
     /// Bytes per second.
     rate: u64,
@@ -38,7 +38,7 @@ struct FluidPath {
 }
 
 impl FluidPath {
-    /// 100 Mbit/s, 100 ms: a product of 1.25 MB.
+    /// 100 Mbit/s over 100 ms: a bandwidth-delay product of 1.25 MB.
     fn usual() -> Self {
         Self {
             rate: 12_500_000,
@@ -46,7 +46,7 @@ impl FluidPath {
         }
     }
 
-    /// Bytes per second of a window, and its round trip.
+    /// Rate of a stream with this window, bytes per second, and its round trip.
     fn carries(&self, window: u64) -> (f64, Duration) {
         let limited = window as f64 / self.rtt.as_secs_f64();
         let rate = limited.min(self.rate as f64);
@@ -78,14 +78,14 @@ impl FluidDrsTransfer {
         }
     }
 
-    /// Looks for so long; the mean rate, bytes per second.
+    /// Samples the stream for `time`; returns the mean rate, bytes per second.
     fn run(&mut self, path: &FluidPath, time: Duration) -> f64 {
         let (begun, before) = (self.at, self.bytes);
         while self.at < begun + time {
             let (rate, rtt) = path.carries(self.size);
-            let mut seen = look(self.at, self.bytes as u64, path.rtt);
-            (seen.receive_buffer, seen.receive_window) = (2 * self.size, self.size);
-            let step = self.drs.on_samples(self.at, &[seen]);
+            let mut sample = sample(self.at, self.bytes as u64, path.rtt);
+            (sample.receive_buffer, sample.receive_window) = (2 * self.size, self.size);
+            let step = self.drs.on_samples(self.at, &[sample]);
             self.size = step.resize.first().map_or(self.size, |(_, size)| *size);
             self.largest = self.largest.max(self.size);
             if step.announce.is_some() {
@@ -98,8 +98,8 @@ impl FluidDrsTransfer {
     }
 }
 
-/// Bytes that have arrived of flights that double each round trip, the first of 14 600 bytes at `start`, on
-/// a line of `rate` bytes per second.
+/// Bytes that have arrived in slow start on a line of `rate` bytes per second: flights double each round
+/// trip, the first has 14 600 bytes and begins at `start`.
 fn slow_start(at: Duration, start: Duration, rtt: Duration, rate: u64) -> u64 {
     let (mut arrived, mut free) = (0, Duration::ZERO);
     for flight in 0..12_u32 {
@@ -113,21 +113,21 @@ fn slow_start(at: Duration, start: Duration, rtt: Duration, rate: u64) -> u64 {
 }
 
 #[test]
-fn the_first_look_announces_the_initial_size_and_nothing_grows_by_itself() {
+fn the_first_sample_announces_the_initial_size_and_an_idle_stream_does_not_grow() {
     let mut drs = drs();
     assert_eq!(drs.round_trip(), None);
-    let step = drs.on_samples(ms(0), &[look(ms(0), 0, ms(80))]);
+    let step = drs.on_samples(ms(0), &[sample(ms(0), 0, ms(80))]);
     assert_eq!((step.resize, step.announce), (vec![], Some(64 * KB)));
     assert_eq!(drs.round_trip(), Some(ms(80)), "the handshake's");
     assert_eq!(
-        drs.on_samples(ms(20), &[look(ms(20), 0, ms(80))]),
+        drs.on_samples(ms(20), &[sample(ms(20), 0, ms(80))]),
         DrsStep::default()
     );
     assert_eq!(drs.on_samples(ms(20), &[]), DrsStep::default());
 }
 
 #[test]
-fn the_window_never_holds_slow_start_back() {
+fn the_window_never_limits_slow_start() {
     for rtt in [ms(20), ms(100), ms(300)] {
         for phase in 0..10 {
             let mut drs = drs();
@@ -135,8 +135,8 @@ fn the_window_never_holds_slow_start_back() {
             let (mut at, mut size) = (Duration::ZERO, 64 * KB);
             while at < start + 9 * rtt {
                 let arrived = |at| slow_start(at, start, rtt, u64::from(u32::MAX));
-                let seen = look(at, arrived(at), rtt);
-                let step = drs.on_samples(at, &[seen]);
+                let sample = sample(at, arrived(at), rtt);
+                let step = drs.on_samples(at, &[sample]);
                 size = step.resize.first().map_or(size, |(_, size)| *size);
                 let next = at + drs.next_sample_in();
                 let flight = arrived(next) - arrived(next.saturating_sub(rtt));
@@ -151,12 +151,12 @@ fn the_window_never_holds_slow_start_back() {
 }
 
 #[test]
-fn slow_start_on_a_line_asks_for_no_more_than_twice_the_lines_product() {
+fn slow_start_gets_at_most_twice_the_bandwidth_delay_product() {
     let (rate, rtt) = (12_500_000, ms(100));
     let mut drs = drs();
     let (mut at, mut size) = (Duration::ZERO, 0);
     while at < ms(900) {
-        let step = drs.on_samples(at, &[look(at, slow_start(at, ms(7), rtt, rate), rtt)]);
+        let step = drs.on_samples(at, &[sample(at, slow_start(at, ms(7), rtt, rate), rtt)]);
         size = step.resize.first().map_or(size, |(_, size)| *size);
         at += drs.next_sample_in();
     }
@@ -164,7 +164,7 @@ fn slow_start_on_a_line_asks_for_no_more_than_twice_the_lines_product() {
 }
 
 #[test]
-fn a_full_path_gets_twice_its_product_and_its_queue_nothing() {
+fn a_full_path_gets_twice_its_bandwidth_delay_product_without_the_queue() {
     for (rate, rtt) in [
         (1_250_000, 50),
         (12_500_000, 10),
@@ -186,16 +186,16 @@ fn a_full_path_gets_twice_its_product_and_its_queue_nothing() {
 }
 
 #[test]
-fn a_queue_of_its_own_does_not_make_a_buffer_grow_for_ever() {
+fn a_buffer_does_not_follow_its_own_queue_upwards() {
     let mut course = FluidDrsTransfer::new(drs());
     course.run(&FluidPath::usual(), seconds(300));
-    // A longer round trip is tried now and then, and given up.
+    // A longer round trip is tried from time to time, without a gain.
     assert!(course.largest < 6 * MB, "{}", course.largest);
     assert!(course.size < 3 * MB, "{}", course.size);
 }
 
 #[test]
-fn a_path_that_becomes_longer_is_filled_again() {
+fn a_path_whose_round_trip_becomes_longer_is_filled_again() {
     let mut course = FluidDrsTransfer::new(drs());
     course.run(&FluidPath::usual(), seconds(20));
     let longer = FluidPath {
@@ -211,7 +211,7 @@ fn a_path_that_becomes_longer_is_filled_again() {
 }
 
 #[test]
-fn a_stream_of_an_earlier_transfer_goes_on_with_its_buffer() {
+fn a_connection_of_an_earlier_transfer_keeps_its_buffer() {
     let mut course = FluidDrsTransfer::new(drs());
     course.run(&FluidPath::usual(), seconds(5));
     let kept = course.size;
@@ -225,24 +225,24 @@ fn a_stream_of_an_earlier_transfer_goes_on_with_its_buffer() {
         smallest = smallest.min(next.size);
     }
     assert_eq!(smallest, kept);
-    let mut first = look(ms(0), 0, ms(100));
+    let mut first = sample(ms(0), 0, ms(100));
     first.receive_buffer = 2 * kept;
     assert_eq!(drs().on_samples(ms(0), &[first]).announce, Some(kept));
 }
 
 #[test]
-fn what_is_not_needed_is_given_back_slowly_and_never_too_much() {
+fn an_unneeded_buffer_shrinks_slowly_and_never_below_the_need() {
     let mut drs = drs();
     let (mut at, mut bytes, mut shrunk) = (Duration::ZERO, 0, Vec::new());
     let mut size = 64 * KB;
     while at < seconds(60) {
-        // A busy line, then a tenth of it.
+        // A full line, then a tenth of its rate.
         let rate = if at < seconds(5) {
             12_500_000
         } else {
             1_250_000
         };
-        let step = drs.on_samples(at, &[look(at, bytes, ms(100))]);
+        let step = drs.on_samples(at, &[sample(at, bytes, ms(100))]);
         if let Some((_, new)) = step.resize.first() {
             if *new < size {
                 shrunk.push((at, *new));
@@ -261,9 +261,9 @@ fn what_is_not_needed_is_given_back_slowly_and_never_too_much() {
     assert!((250_000..700_000).contains(&size), "{size}");
 }
 
-/// The largest size on a full line where every two seconds a segment is lost, and what is in order
-/// stands for `hole` milliseconds but for a trickle of bytes a millisecond. `shown`: memory of what
-/// waits.
+/// Largest size on a full line that loses a segment every two seconds. The count of bytes in order then
+/// grows by only `trickle` bytes per millisecond for `hole` milliseconds. `shown`: memory of the receive queue for
+/// the bytes that wait.
 fn with_holes(hole: u64, trickle: u64, shown: impl Fn(u64) -> u64) -> u64 {
     let mut drs = drs();
     let (mut at, mut largest) = (Duration::ZERO, 0);
@@ -275,11 +275,11 @@ fn with_holes(hole: u64, trickle: u64, shown: impl Fn(u64) -> u64) -> u64 {
         } else {
             0
         };
-        let seen = TcpSample {
+        let sample = TcpSample {
             receive_queue_memory: shown(held),
-            ..look(at, now * 12_500 - held, ms(100))
+            ..sample(at, now * 12_500 - held, ms(100))
         };
-        let step = drs.on_samples(at, &[seen]);
+        let step = drs.on_samples(at, &[sample]);
         largest = step
             .resize
             .iter()
@@ -290,9 +290,9 @@ fn with_holes(hole: u64, trickle: u64, shown: impl Fn(u64) -> u64) -> u64 {
     largest
 }
 
-/// The counter shows what is in order: behind a lost segment it stands, and then it jumps.
+/// The kernel counts bytes in order: behind a lost segment its counter stands still and then jumps.
 #[test]
-fn a_hole_and_what_waited_behind_it_are_no_bandwidth() {
+fn a_jump_of_the_counter_after_a_loss_does_not_count_as_bandwidth() {
     for trickle in [0, 2_000, 6_000] {
         for hole in [50, 100, 200] {
             let as_over_tun = with_holes(hole, trickle, |held| held * 3 / 2);
@@ -300,7 +300,7 @@ fn a_hole_and_what_waited_behind_it_are_no_bandwidth() {
                 as_over_tun < 2_600_000,
                 "{hole} ms, {trickle}: {as_over_tun}"
             );
-            // Large segments on a NIC: what is shown is nearly all payload, and is not all believed.
+            // With large segments nearly all of the memory is payload, of which only two thirds count.
             let as_on_a_nic = with_holes(hole, trickle, |held| held * 16 / 15);
             assert!(
                 as_on_a_nic < 5_000_000,
@@ -313,7 +313,7 @@ fn a_hole_and_what_waited_behind_it_are_no_bandwidth() {
 }
 
 #[test]
-fn streams_are_sized_apart_and_forgotten_when_they_end() {
+fn each_stream_has_its_own_size_until_it_ends() {
     let mut drs = drs();
     let mut at = Duration::ZERO;
     let mut sizes = BTreeMap::from([(1, 64 * KB), (2, 64 * KB)]);
@@ -321,7 +321,7 @@ fn streams_are_sized_apart_and_forgotten_when_they_end() {
     while at < seconds(3) {
         let stream = |id, rate: u64| TcpSample {
             stream: id,
-            ..look(at, at.as_millis() as u64 * rate / 1000, ms(100))
+            ..sample(at, at.as_millis() as u64 * rate / 1000, ms(100))
         };
         let step = drs.on_samples(at, &[stream(1, 10_000_000), stream(2, 2_000_000)]);
         sizes.extend(step.resize);
@@ -333,22 +333,22 @@ fn streams_are_sized_apart_and_forgotten_when_they_end() {
     assert_eq!(announced, sizes[&1], "the largest");
     let left = TcpSample {
         stream: 2,
-        ..look(at, 6_000_000, ms(100))
+        ..sample(at, 6_000_000, ms(100))
     };
     assert_eq!(drs.on_samples(at, &[left]).announce, Some(sizes[&2]));
 }
 
 #[test]
-fn the_kernels_limit_is_learnt_and_not_asked_beyond() {
+fn no_size_beyond_the_kernels_limit_is_requested_again() {
     let mut drs = drs();
     let granted = 208 * KB;
     let (mut at, mut size, mut asked, mut said) = (Duration::ZERO, 64 * KB, 0, Vec::new());
     while at < seconds(10) {
-        let seen = TcpSample {
+        let sample = TcpSample {
             receive_buffer: 2 * size,
-            ..look(at, at.as_millis() as u64 * 12_500, ms(100))
+            ..sample(at, at.as_millis() as u64 * 12_500, ms(100))
         };
-        let step = drs.on_samples(at, &[seen]);
+        let step = drs.on_samples(at, &[sample]);
         said.extend(step.announce);
         for (_, new) in step.resize {
             asked += 1;
@@ -361,12 +361,12 @@ fn the_kernels_limit_is_learnt_and_not_asked_beyond() {
 }
 
 #[test]
-fn probes_go_once_a_round_trip_within_limits() {
+fn messages_are_sent_once_per_round_trip_within_limits() {
     for (rtt, most, least) in [(ms(1), 101, 80), (ms(300), 35, 25), (seconds(5), 11, 8)] {
         let mut drs = drs();
         let (mut at, mut probes) = (Duration::ZERO, 0);
         while at < seconds(10) {
-            let step = drs.on_samples(at, &[look(at, 0, rtt)]);
+            let step = drs.on_samples(at, &[sample(at, 0, rtt)]);
             probes += usize::from(step.announce.is_some());
             at += drs.next_sample_in();
         }
@@ -375,7 +375,7 @@ fn probes_go_once_a_round_trip_within_limits() {
 }
 
 #[test]
-fn echoes_that_cannot_be_are_ignored() {
+fn impossible_echoes_are_ignored() {
     let mut drs = drs();
     drs.on_echo(Duration::ZERO);
     drs.on_echo(ms(60_001));
@@ -390,32 +390,32 @@ fn echoes_that_cannot_be_are_ignored() {
     assert_eq!(drs.round_trip(), Some(ms(1)), "hosts need as long");
 }
 
-/// Echoes that lie do no harm to a stream that gets on without them.
+/// Forged echoes do not enlarge the buffer of a stream whose window does not limit.
 #[test]
-fn forged_echoes_do_not_make_memory() {
+fn forged_echoes_do_not_enlarge_buffers() {
     let mut drs = drs();
     let (mut at, mut size) = (Duration::ZERO, 64 * KB);
     while at < seconds(60) {
-        let seen = TcpSample {
+        let sample = TcpSample {
             receive_buffer: 2 * size,
             receive_window: size,
-            ..look(at, at.as_millis() as u64 * 1250, ms(100))
+            ..sample(at, at.as_millis() as u64 * 1250, ms(100))
         };
         for n in 0..20 {
             drs.on_echo(ms(100 + 2995 * n));
         }
-        let step = drs.on_samples(at, &[seen]);
+        let step = drs.on_samples(at, &[sample]);
         size = step.resize.first().map_or(size, |(_, size)| *size);
         assert!(size <= 300_000, "{size}");
         at += drs.next_sample_in();
     }
 }
 
-/// Input that a driver may see, possible or not.
+/// Arbitrary input, possible or not.
 #[derive(Debug, Clone)]
 enum DrsInput {
     Echo(u64),
-    Looks(u64, Vec<(u8, u64, u64, u64, u64)>),
+    Samples(u64, Vec<(u8, u64, u64, u64, u64)>),
 }
 
 fn input() -> impl Strategy<Value = DrsInput> {
@@ -430,7 +430,7 @@ fn input() -> impl Strategy<Value = DrsInput> {
     prop_oneof![
         nanoseconds.clone().prop_map(DrsInput::Echo),
         (nanoseconds, prop::collection::vec(stream, 0..4))
-            .prop_map(|(at, streams)| DrsInput::Looks(at, streams)),
+            .prop_map(|(at, streams)| DrsInput::Samples(at, streams)),
     ]
 }
 
@@ -444,7 +444,7 @@ fn interval() -> impl Strategy<Value = DrsInterval> {
 
 proptest! {
     #[test]
-    fn whatever_is_seen_sizes_stay_within_bounds(
+    fn sizes_stay_within_bounds_for_arbitrary_input(
         inputs in prop::collection::vec(input(), 0..80),
         interval in interval(),
         initial in 1_u64..1 << 26,
@@ -454,15 +454,15 @@ proptest! {
         for input in inputs {
             match input {
                 DrsInput::Echo(rtt) => drs.on_echo(Duration::from_nanos(rtt)),
-                DrsInput::Looks(at, streams) => {
+                DrsInput::Samples(at, streams) => {
                     let at = Duration::from_nanos(at);
-                    let looks = streams.into_iter().map(|(stream, bytes, min_rtt, buffer, window)| TcpSample {
+                    let samples = streams.into_iter().map(|(stream, bytes, min_rtt, buffer, window)| TcpSample {
                         stream: stream.into(),
                         receive_buffer: buffer,
                         receive_window: window,
-                        ..look(at, bytes, Duration::from_nanos(min_rtt))
+                        ..sample(at, bytes, Duration::from_nanos(min_rtt))
                     });
-                    let step = drs.on_samples(at, &looks.collect::<Vec<_>>());
+                    let step = drs.on_samples(at, &samples.collect::<Vec<_>>());
                     let sizes = step.resize.iter().map(|(_, size)| *size);
                     prop_assert!(sizes.chain(step.announce).all(|size| size <= largest));
                 }
@@ -471,7 +471,7 @@ proptest! {
         }
     }
 
-    /// With a kernel that grants all, no size is below the initial one.
+    /// With a kernel that grants every size, no size is below the initial one.
     #[test]
     fn no_stream_falls_below_the_initial_size(
         come in prop::collection::vec(0_u64..5_000_000, 1..400),
@@ -481,7 +481,7 @@ proptest! {
         let (mut at, mut bytes) = (Duration::ZERO, 0);
         for more in come {
             bytes += more;
-            let step = drs.on_samples(at, &[look(at, bytes, ms(rtt))]);
+            let step = drs.on_samples(at, &[sample(at, bytes, ms(rtt))]);
             for (_, size) in step.resize {
                 prop_assert!((64 * KB..=16 * MB).contains(&size));
             }

@@ -1,16 +1,18 @@
-//! Knowledge of a path before a transfer begins: set at once, and believed until it is measured.
+//! Applies the knowledge of a path from before the transfer.
 
 use units::show;
 
+use super::AutoTuner;
+use super::decision::{TransferDecision, TransferSetting};
 use super::pacing::{Pacing, PathPace};
-use super::{AutoTuner, TransferDecision, TransferSample, TransferSetting};
+use super::transfer_sample::TransferSample;
 use crate::sample::TcpSample;
 
 impl AutoTuner {
-    /// Sets at the first scene what is known to be right.
+    /// Applies the known congestion control and pacing rate at the first sample.
     pub(super) fn apply_prior(
         &mut self,
-        scene: &TransferSample<'_>,
+        sample: &TransferSample<'_>,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let Some(prior) = self.prior.take() else {
@@ -18,13 +20,13 @@ impl AutoTuner {
         };
         let permitted = |name: &String| self.limits.congestion_controls.contains(name);
         let other = prior.congestion_control.filter(permitted);
-        if let Some(name) = other.filter(|name| name != scene.congestion_control) {
+        if let Some(name) = other.filter(|name| name != sample.congestion_control) {
             let reason = format!(
-                "{name} instead of {}, as is known of this path",
-                scene.congestion_control
+                "{name} instead of {}, by earlier knowledge of this path",
+                sample.congestion_control
             );
             decisions.push(self.decision(
-                scene.at,
+                sample.at,
                 Some(TransferSetting::CongestionControl(name)),
                 reason,
             ));
@@ -33,23 +35,25 @@ impl AutoTuner {
             .pacing_rate
             .filter(|pace| self.limits.may_pace && *pace > 0)
         {
-            self.pacing = Pacing::Paced(PathPace::new(scene.at, pace));
+            // A known rate needs no drain to find it. Pacing ends if the path turns out faster or
+            // slower.
+            self.pacing = Pacing::Paced(PathPace::new(sample.at, pace));
             let reason = format!(
-                "{} fill this path, as is known of it",
+                "{} fill this path, by earlier knowledge of it",
                 show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(
-                scene.at,
+                sample.at,
                 Some(TransferSetting::PacingRate(Some(pace))),
                 reason,
             ));
         }
     }
 
-    /// The rate that there will be soon, bytes per second: what is known counts while a slow start is
-    /// behind it.
-    pub(super) fn expected_rate(&self, rate: u64, looks: &[TcpSample]) -> u64 {
-        if looks.iter().any(|look| look.in_slow_start) {
+    /// Rate to expect soon, bytes per second: while a stream is in slow start, the known rate counts if it is
+    /// higher.
+    pub(super) fn expected_rate(&self, rate: u64, samples: &[TcpSample]) -> u64 {
+        if samples.iter().any(|tcp| tcp.in_slow_start) {
             rate.max(self.known_rate)
         } else {
             rate

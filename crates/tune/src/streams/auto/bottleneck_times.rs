@@ -1,63 +1,71 @@
-//! Limits of a transfer, over all its time.
+//! Time that a transfer spent at each bottleneck.
 
 use std::time::Duration;
 
 use units::show;
 
-use super::LimiterVerdict;
+use super::decision::LimiterVerdict;
 use super::transfer_meter::TransferInterval;
 use crate::congestion::is_loss_tolerant;
 use crate::limiter::Limiter;
 use crate::observation::Bottleneck;
 use crate::sample::TcpSample;
 
-/// Limit, as it is accounted for.
+/// Bottleneck of a whole transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferBottleneck {
     Stream(Bottleneck),
-    /// The rate that the user asked for.
+    /// Rate limit that the user set.
     RateLimit,
 }
 
 impl TransferBottleneck {
     pub(super) fn limiter(self) -> Limiter {
         match self {
-            Self::Stream(class) => class.limiter(),
+            Self::Stream(bottleneck) => bottleneck.limiter(),
             Self::RateLimit => Limiter::RateLimit,
         }
     }
 
-    /// Description of the limit, with the figures of a sight, in plain words.
-    pub(super) fn describe(self, sight: &TransferInterval) -> String {
-        let speed = show::bits(sight.rate.saturating_mul(8));
-        let trip = sight.rtt;
-        let (now, base) = (show::time(trip.smoothed), show::time(trip.min));
+    /// Explanation for people, with the figures of an interval.
+    pub(super) fn describe(self, interval: &TransferInterval) -> String {
+        let speed = show::bits(interval.rate().saturating_mul(8));
+        let rtt = interval.rtt;
+        let (latest, minimum) = (show::time(rtt.smoothed), show::time(rtt.min));
         match self {
-            Self::RateLimit => format!("{speed} is what was asked for"),
-            Self::Stream(class) => match class {
-                Bottleneck::Unknown => "nothing moved yet".to_owned(),
+            Self::RateLimit => format!("{speed} is the rate limit that was set"),
+            Self::Stream(bottleneck) => match bottleneck {
+                Bottleneck::Unknown => "no data has moved yet".to_owned(),
                 Bottleneck::ReceiveWindow => format!("{speed}: the receiver's windows are full"),
                 Bottleneck::SendBuffer => format!("{speed}: the send buffers are full"),
-                Bottleneck::SenderApp => format!("{speed} is what this end writes"),
+                Bottleneck::SenderApp => format!("the sending program writes only {speed}"),
                 Bottleneck::SlowStart => format!("slow start, {speed} so far"),
                 Bottleneck::Link => {
-                    format!("the path is full with {speed}: a round trip takes {now} of {base}")
+                    format!(
+                        "the path is full at {speed}: a round trip takes {latest} instead of {minimum}"
+                    )
                 }
-                Bottleneck::Loss => format!("losses without a queue ({now} of {base}): {speed}"),
+                Bottleneck::Loss => {
+                    format!(
+                        "losses without a queue (round trip {latest}, minimum {minimum}): {speed}"
+                    )
+                }
                 Bottleneck::Cwnd | Bottleneck::ReceiverApp | Bottleneck::SenderOrPath => {
-                    format!("the congestion windows allow {speed} ({now} of {base})")
+                    format!(
+                        "the congestion windows allow {speed} (round trip {latest}, minimum {minimum})"
+                    )
                 }
             },
         }
     }
 }
 
-/// How long each limit held.
+/// Time at each bottleneck, and the figures for a remedy.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BottleneckTimes {
-    held: Vec<(TransferBottleneck, Duration)>,
-    now: Option<TransferBottleneck>,
-    /// Figures for the remedy: the largest seen, 0 for none.
+    times: Vec<(TransferBottleneck, Duration)>,
+    latest: Option<TransferBottleneck>,
+    /// Largest window and send buffer of a stream, bytes; 0 if the kernel showed none.
     window: u64,
     buffer: u64,
 }
@@ -65,47 +73,56 @@ pub(super) struct BottleneckTimes {
 impl BottleneckTimes {
     pub(super) fn add_interval(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         limit: TransferBottleneck,
-        looks: &[TcpSample],
+        samples: &[TcpSample],
     ) {
-        self.now = Some(limit);
-        match self.held.iter_mut().find(|(held, _)| *held == limit) {
-            Some((_, time)) => *time += sight.time,
-            None => self.held.push((limit, sight.time)),
+        self.latest = Some(limit);
+        match self.times.iter_mut().find(|(times, _)| *times == limit) {
+            Some((_, time)) => *time += interval.stats.time,
+            None => self.times.push((limit, interval.stats.time)),
         }
-        let most = |field: fn(&TcpSample) -> u64| looks.iter().map(field).max().unwrap_or_default();
-        // A window of nothing is one that is closed just now, or that the kernel does not show.
-        self.window = self.window.max(most(|look| look.peer_window));
-        self.buffer = self.buffer.max(most(|look| look.send_buffer));
+        let most =
+            |field: fn(&TcpSample) -> u64| samples.iter().map(field).max().unwrap_or_default();
+        // A window of zero is closed at the moment, or older kernels do not show it.
+        self.window = self.window.max(most(|tcp| tcp.peer_window));
+        self.buffer = self.buffer.max(most(|tcp| tcp.send_buffer));
     }
 
-    /// Limiter now.
+    /// Limiter of the last interval.
     pub(super) fn current(&self) -> Limiter {
-        self.now
+        self.latest
             .map_or(Limiter::Unknown, TransferBottleneck::limiter)
     }
 
-    /// Limiter over all; the transfer has `streams` streams that run `congestion`.
-    pub(super) fn verdict(&self, streams: u32, congestion: &str, may_add: bool) -> LimiterVerdict {
-        let longest = self.held.iter().max_by_key(|(_, time)| *time);
+    /// Limiter over the whole time of a transfer that ends with `streams` streams and this congestion control.
+    /// `may_add`: more streams would have been allowed.
+    pub(super) fn verdict(
+        &self,
+        streams: u32,
+        congestion_control: &str,
+        may_add: bool,
+    ) -> LimiterVerdict {
+        let longest = self.times.iter().max_by_key(|(_, time)| *time);
         let limit = longest.map(|(limit, _)| *limit);
         LimiterVerdict {
             limiter: limit.map_or(Limiter::Unknown, TransferBottleneck::limiter),
             streams,
-            congestion_control: congestion.to_owned(),
-            remedy: limit.and_then(|limit| self.remedy(limit, streams, congestion, may_add)),
+            congestion_control: congestion_control.to_owned(),
+            remedy: limit
+                .and_then(|limit| self.remedy(limit, streams, congestion_control, may_add)),
         }
     }
 
-    /// An imperative, to follow "to change that: ".
+    /// An imperative that follows "to change that: ".
     fn remedy(
         &self,
         limit: TransferBottleneck,
         streams: u32,
-        congestion: &str,
+        congestion_control: &str,
         may_add: bool,
     ) -> Option<String> {
+        // If more streams were allowed, the tuner has tried them already.
         let more = if may_add {
             String::new()
         } else {
@@ -122,20 +139,21 @@ impl BottleneckTimes {
                 size_per_stream("buffer", self.buffer)
             ),
             TransferBottleneck::Stream(Bottleneck::SenderApp) => {
-                "let the sender read from a faster store, or leave it more processor time"
-                    .to_owned()
+                "give the sender a faster store or more CPU time".to_owned()
             }
-            TransferBottleneck::Stream(Bottleneck::Loss) if is_loss_tolerant(congestion) => {
-                format!("mend the path: it loses more than {congestion} bears")
+            TransferBottleneck::Stream(Bottleneck::Loss)
+                if is_loss_tolerant(congestion_control) =>
+            {
+                format!("repair the path: it loses more than {congestion_control} tolerates")
             }
             TransferBottleneck::Stream(Bottleneck::Loss) => format!(
-                "{more}permit the sender a congestion control that bears losses, as bbr does \
+                "{more}permit the sender a loss-tolerant congestion control such as bbr \
                  (net.ipv4.tcp_allowed_congestion_control)"
             ),
             TransferBottleneck::Stream(Bottleneck::SlowStart) => {
-                "move more at a time: slow start took most of it".to_owned()
+                "transfer more data at a time: slow start took most of the time".to_owned()
             }
-            // What a full path carries is all there is.
+            // No setting makes a full path faster.
             TransferBottleneck::Stream(
                 Bottleneck::Link
                 | Bottleneck::Cwnd
@@ -148,7 +166,7 @@ impl BottleneckTimes {
     }
 }
 
-/// How large it is, if that was seen.
+/// Size of the window or buffer in parentheses; empty if it is unknown.
 fn size_per_stream(what: &str, size: u64) -> String {
     match size {
         0 => String::new(),
@@ -160,17 +178,17 @@ fn size_per_stream(what: &str, size: u64) -> String {
 mod tests {
     use super::*;
 
-    fn remedy(account: &BottleneckTimes, may_add: bool) -> String {
+    fn remedy(times: &BottleneckTimes, may_add: bool) -> String {
         let limit = TransferBottleneck::Stream(Bottleneck::ReceiveWindow);
-        let remedy = account.remedy(limit, 4, "cubic", may_add);
+        let remedy = times.remedy(limit, 4, "cubic", may_add);
         remedy.unwrap_or_default()
     }
 
     #[test]
-    fn a_window_that_was_never_seen_has_no_size() {
+    fn the_remedy_names_a_window_size_only_if_one_was_seen() {
         let unseen = BottleneckTimes::default();
-        let told = remedy(&unseen, true);
-        assert_eq!(told, "have net.ipv4.tcp_rmem raised at the receiver");
+        let description = remedy(&unseen, true);
+        assert_eq!(description, "have net.ipv4.tcp_rmem raised at the receiver");
         let seen = BottleneckTimes {
             window: 1 << 20,
             ..BottleneckTimes::default()
@@ -183,11 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_streams_that_was_asked_for_is_named_as_the_setting_it_is() {
-        let told = remedy(&BottleneckTimes::default(), false);
+    fn the_remedy_for_a_fixed_number_of_streams_names_its_option() {
+        let description = remedy(&BottleneckTimes::default(), false);
         assert!(
-            told.starts_with("use more streams than 4 (a larger -p"),
-            "{told}"
+            description.starts_with("use more streams than 4 (a larger -p"),
+            "{description}"
         );
     }
 }

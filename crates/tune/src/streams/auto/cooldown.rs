@@ -1,13 +1,13 @@
-//! Attempts that gained nothing are repeated ever more seldom.
+//! Cooldowns after trials without gain. They double with every failure.
 
 use std::time::Duration;
 
-/// When something may be tried again.
+/// Cooldown of one kind of trial.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cooldown {
     until: Duration,
     failures: u32,
-    /// A pause is doubled so often at most.
+    /// Largest number of doublings.
     doublings: u32,
 }
 
@@ -18,7 +18,7 @@ impl Default for Cooldown {
 }
 
 impl Cooldown {
-    /// Nothing failed yet; a pause will be doubled so often at most.
+    /// A cooldown that is over. It doubles at most `doublings` times.
     pub(super) fn new(doublings: u32) -> Self {
         Self {
             until: Duration::ZERO,
@@ -27,34 +27,34 @@ impl Cooldown {
         }
     }
 
-    /// It may be tried.
+    /// Whether the trial may be repeated.
     pub(super) fn is_over(&self, at: Duration) -> bool {
         at >= self.until
     }
 
-    /// It gained nothing: not again for `first`, and twice as long each time.
+    /// Starts the cooldown after a trial without gain: `first`, doubled for every failure before.
     pub(super) fn fail(&mut self, at: Duration, first: Duration) {
         self.until = at + first * (1 << self.failures.min(self.doublings));
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Not for so long; that it gained nothing is not said.
+    /// Extends the cooldown to at least `time` from `at`, without counting a failure.
     pub(super) fn extend(&mut self, at: Duration, time: Duration) {
         self.until = self.until.max(at + time);
     }
 
-    /// It gained, or the path has changed: the next pause is the first.
+    /// Ends the cooldown and forgets all failures, because the trial gained or the path changed.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.doublings);
     }
 
-    /// How often in turn it gained nothing.
+    /// Number of consecutive failures.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 }
 
-/// When each kind of trial may come again.
+/// Cooldowns of all kinds of trials.
 #[derive(Debug)]
 pub(super) struct Cooldowns {
     pub(super) full_buffers: Cooldown,
@@ -73,7 +73,7 @@ impl Default for Cooldowns {
             loss: Cooldown::default(),
             fewer_streams: Cooldown::default(),
             congestion_control: Cooldown::default(),
-            // Others come and go.
+            // Cross traffic comes and goes: draining is retried after at most four times its cooldown.
             drain: Cooldown::new(2),
         }
     }
@@ -84,18 +84,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_limit() {
+    fn cooldowns_double_up_to_a_maximum() {
         let second = Duration::from_secs(1);
-        let mut rest = Cooldown::default();
-        assert!(rest.is_over(Duration::ZERO));
-        let mut pauses = Vec::new();
+        let mut cooldown = Cooldown::default();
+        assert!(cooldown.is_over(Duration::ZERO));
+        let mut seconds = Vec::new();
         for _ in 0..8 {
-            rest.fail(Duration::ZERO, second);
-            pauses.push(rest.until.as_secs());
+            cooldown.fail(Duration::ZERO, second);
+            seconds.push(cooldown.until.as_secs());
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 32, 32]);
-        assert!(!rest.is_over(31 * second) && rest.is_over(32 * second));
-        rest.reset();
-        assert!(rest.is_over(Duration::ZERO));
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 32, 32]);
+        assert!(!cooldown.is_over(31 * second) && cooldown.is_over(32 * second));
+        cooldown.reset();
+        assert!(cooldown.is_over(Duration::ZERO));
     }
 }

@@ -1,6 +1,6 @@
-//! The first losses of a transfer, judged within a few round trips: where several streams lose
-//! segments early and nothing has queued before or since, the path loses them by itself. A slow start
-//! that overran the path shows the queue that it has filled, or loses a large part of what it sent.
+//! Detects within a few round trips that the first losses of a transfer are the path's own: several
+//! streams lose segments while nothing queues. A slow start that overruns the path shows the queue that it
+//! has filled, or loses a large part of its data.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,169 +10,172 @@ use super::transfer_meter::TransferCounters;
 use crate::observation::Rtt;
 use crate::sample::{StreamId, TcpSample};
 
-/// Losses that are apart: on another stream, or a round trip later.
+/// Separate losses that are needed: each on another stream, or a round trip later.
 const MIN_LOSS_EVENTS: u32 = 3;
-/// Who loses more of what it sent may have overrun a queue that is too short to be seen.
+/// Largest loss ratio of the path itself. More may come from a queue too short to be seen.
 const MAX_LOSS_RATIO: f64 = 0.12;
-/// Round trips (and at least this time) without a loss, after which a transfer is not limited by losses at
-/// the start.
+/// The detector gives up after so many round trips, and at least [`MIN_WATCH_TIME`].
 const WATCHED_ROUND_TRIPS: u32 = 25;
-const LONGEST: Duration = Duration::from_secs(2);
+const MIN_WATCH_TIME: Duration = Duration::from_secs(2);
 
-/// A stream that was seen to lose segments.
+/// Losses of one stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct LosingStream {
     retransmits: u64,
-    /// Its last loss that was one by itself.
+    /// Last loss that counts as a separate one.
     at: Option<Duration>,
 }
 
-/// Watches the beginning of a transfer.
+/// Detector for the first round trips of a transfer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FirstLossDetector {
-    begun: Option<Duration>,
+    started: Option<Duration>,
     streams: BTreeMap<StreamId, LosingStream>,
-    /// Packets queued when it was last seen.
-    queued: Option<Duration>,
-    /// When something was first lost.
-    first: Option<Duration>,
+    /// Last time at which packets queued.
+    last_queue: Option<Duration>,
+    /// Time of the first loss.
+    first_loss: Option<Duration>,
     events: u32,
-    over: bool,
+    is_stopped: bool,
 }
 
-/// Size of the first losses.
+/// Loss ratio of the first losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LossEstimate {
-    /// Of what was sent, 0..=1.
+    /// Part of the sent segments that was lost, 0..=1.
     pub(super) ratio: f64,
-    /// The largest ratio that is likely: few losses say little.
+    /// Upper bound of the ratio: few losses make it uncertain.
     pub(super) upper_bound: f64,
 }
 
 impl FirstLossDetector {
-    /// Takes a scene; an answer once, if the losses are plain. `mark`: how far all streams are.
+    /// Takes the samples of all streams; returns an estimate once, if the losses are the path's own.
+    /// `counters`: those of the whole transfer.
     pub(super) fn on_sample(
         &mut self,
-        mark: TransferCounters,
-        looks: &[TcpSample],
-        trip: Rtt,
+        counters: TransferCounters,
+        samples: &[TcpSample],
+        rtt: Rtt,
     ) -> Option<LossEstimate> {
-        if self.over {
+        if self.is_stopped {
             return None;
         }
-        let at = mark.at;
-        let begun = *self.begun.get_or_insert(at);
-        let longest = LONGEST.max(trip.min * WATCHED_ROUND_TRIPS);
-        if at.saturating_sub(begun) >= longest {
+        let at = counters.at;
+        let started = *self.started.get_or_insert(at);
+        let time_limit = MIN_WATCH_TIME.max(rtt.min * WATCHED_ROUND_TRIPS);
+        if at.saturating_sub(started) >= time_limit {
             self.stop();
             return None;
         }
-        if trip.has_queue() || trip.smoothed.saturating_sub(trip.min) > HARMLESS_QUEUE {
-            self.queued = Some(at);
+        if rtt.has_queue() || rtt.smoothed.saturating_sub(rtt.min) > HARMLESS_QUEUE {
+            self.last_queue = Some(at);
         }
-        for look in looks {
-            self.note_stream(at, look, trip.smoothed);
+        for tcp in samples {
+            self.note_stream(at, tcp, rtt.smoothed);
         }
-        let first = self.first?;
-        // A queue that is overrun is there for a round trip before that is known.
+        let first_loss = self.first_loss?;
+        // A queue overflows a round trip before the sender notices the loss.
         if self
-            .queued
-            .is_some_and(|queued| queued + trip.smoothed * 2 >= first)
+            .last_queue
+            .is_some_and(|last_queue| last_queue + rtt.smoothed * 2 >= first_loss)
         {
             self.stop();
             return None;
         }
-        let lossy = LossEstimate::from_counters(mark, segment(looks));
-        let plain = self.events >= MIN_LOSS_EVENTS
-            && self.have_most_left_slow_start(looks)
-            && at.saturating_sub(first) >= trip.min
-            && lossy.ratio <= MAX_LOSS_RATIO;
-        if !plain {
+        let estimate = LossEstimate::from_counters(counters, segment(samples));
+        // A full round trip after the first loss must pass without a queue.
+        let is_clear = self.events >= MIN_LOSS_EVENTS
+            && self.have_most_left_slow_start(samples)
+            && at.saturating_sub(first_loss) >= rtt.min
+            && estimate.ratio <= MAX_LOSS_RATIO;
+        if !is_clear {
             return None;
         }
         self.stop();
-        Some(lossy)
+        Some(estimate)
     }
 
-    /// Ends the beginning: sights from now on do not count.
+    /// Stops the detector for the rest of the transfer.
     pub(super) fn stop(&mut self) {
         *self = Self {
-            over: true,
+            is_stopped: true,
             ..Self::default()
         };
     }
 
-    fn note_stream(&mut self, at: Duration, look: &TcpSample, rtt: Duration) {
-        let stream = self.streams.entry(look.stream).or_default();
-        if look.retransmits <= stream.retransmits {
+    fn note_stream(&mut self, at: Duration, tcp: &TcpSample, rtt: Duration) {
+        let stream = self.streams.entry(tcp.stream).or_default();
+        if tcp.retransmits <= stream.retransmits {
             return;
         }
-        stream.retransmits = look.retransmits;
+        stream.retransmits = tcp.retransmits;
+        // Losses of one stream within a round trip are one event: TCP reduces its window once for them
+        // (RFC 5681 §3.2, RFC 6675 §5).
         if stream.at.is_none_or(|last| at.saturating_sub(last) >= rtt) {
             stream.at = Some(at);
             self.events += 1;
-            self.first.get_or_insert(at);
+            self.first_loss.get_or_insert(at);
         }
     }
 
-    /// Losses have ended the slow start of half of the streams.
-    fn have_most_left_slow_start(&self, looks: &[TcpSample]) -> bool {
-        let lost = |look: &&TcpSample| {
-            let known = self.streams.get(&look.stream);
-            !look.in_slow_start && known.is_some_and(|stream| stream.at.is_some())
+    /// Whether losses have ended the slow start of half of the streams.
+    fn have_most_left_slow_start(&self, samples: &[TcpSample]) -> bool {
+        let lost = |tcp: &&TcpSample| {
+            let known = self.streams.get(&tcp.stream);
+            !tcp.in_slow_start && known.is_some_and(|stream| stream.at.is_some())
         };
-        looks.iter().filter(lost).count() * 2 >= looks.len()
+        samples.iter().filter(lost).count() * 2 >= samples.len()
     }
 }
 
 impl LossEstimate {
-    /// Of what was sent until `mark` in segments of so many bytes.
-    fn from_counters(mark: TransferCounters, segment: u64) -> Self {
-        let ratio = mark.loss_ratio_since(&TransferCounters::default());
-        let lost = mark.bytes_retransmitted as f64 / segment as f64;
-        // Two standard deviations of a Poisson count.
-        let doubt = (lost.sqrt() * 2.0 + 1.0) / lost.max(1.0);
+    /// Loss ratio of all that was sent so far, in segments of `segment` bytes.
+    fn from_counters(counters: TransferCounters, segment: u64) -> Self {
+        let ratio = counters.since(&TransferCounters::default()).loss_ratio();
+        let lost = counters.bytes_retransmitted as f64 / segment as f64;
+        // Two standard deviations of a Poisson count, relative to the count.
+        let uncertainty = (lost.sqrt() * 2.0 + 1.0) / lost.max(1.0);
         Self {
             ratio,
-            upper_bound: (ratio * (1.0 + doubt)).min(1.0),
+            upper_bound: (ratio * (1.0 + uncertainty)).min(1.0),
         }
     }
 }
 
-/// Rate of loss-based control with the windows that it has, bytes per second: a rate in
-/// slow start is behind them.
-pub(super) fn cwnd_rate(looks: &[TcpSample], trip: Rtt) -> u64 {
-    let windows = looks.iter().map(|look| look.cwnd);
-    units::bytes_per_second(windows.fold(0, u64::saturating_add), trip.smoothed)
+/// Rate that the present congestion windows allow, bytes per second. The measured rate lags behind it in
+/// slow start.
+pub(super) fn cwnd_rate(samples: &[TcpSample], rtt: Rtt) -> u64 {
+    let windows = samples.iter().map(|tcp| tcp.cwnd);
+    units::bytes_per_second(windows.fold(0, u64::saturating_add), rtt.smoothed)
 }
 
-fn segment(looks: &[TcpSample]) -> u64 {
-    looks.iter().map(|look| look.mss).max().unwrap_or(0).max(1)
+fn segment(samples: &[TcpSample]) -> u64 {
+    samples.iter().map(|tcp| tcp.mss).max().unwrap_or(0).max(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TRIP: Duration = Duration::from_millis(100);
+    const RTT: Duration = Duration::from_millis(100);
 
-    fn trip(queue: u64) -> Rtt {
+    fn rtt(queue: u64) -> Rtt {
         Rtt {
-            min: TRIP,
-            smoothed: TRIP + Duration::from_millis(queue),
+            min: RTT,
+            smoothed: RTT + Duration::from_millis(queue),
         }
     }
 
-    /// Looks every half round trip, of streams that double their windows until they lose something:
-    /// `(scene, queue in ms, lost by each stream)`.
-    fn onset(scenes: &[(u64, [u64; 4])]) -> Option<(Duration, LossEstimate)> {
-        let mut onset = FirstLossDetector::default();
+    /// Samples every half round trip of streams in slow start until they lose a segment. Each entry:
+    /// queueing delay in ms, and segments lost by each stream.
+    fn detect(samples_by_queue: &[(u64, [u64; 4])]) -> Option<(Duration, LossEstimate)> {
+        let mut detect = FirstLossDetector::default();
         let mut lost = [0; 4];
         let mut moved = 0;
-        for (n, (queue, more)) in (1_u32..).zip(scenes) {
-            let at = TRIP / 2 * n;
+        for (n, (queue, more)) in (1_u32..).zip(samples_by_queue) {
+            let at = RTT / 2 * n;
             moved += 4 * 1448 * 20 * u64::from(n);
-            let looks: Vec<TcpSample> = (0..4)
+            let samples: Vec<TcpSample> = (0..4)
                 .map(|stream| {
                     lost[stream] += more[stream];
                     TcpSample {
@@ -185,22 +188,22 @@ mod tests {
                     }
                 })
                 .collect();
-            let mark = TransferCounters {
+            let counters = TransferCounters {
                 at,
                 bytes_moved: moved,
                 bytes_retransmitted: lost.iter().sum::<u64>() * 1448,
             };
-            if let Some(lossy) = onset.on_sample(mark, &looks, trip(*queue)) {
-                return Some((at, lossy));
+            if let Some(estimate) = detect.on_sample(counters, &samples, rtt(*queue)) {
+                return Some((at, estimate));
             }
         }
         None
     }
 
     #[test]
-    fn losses_of_several_streams_without_a_queue_are_plain_within_a_round_trip() {
+    fn losses_of_several_streams_without_a_queue_are_detected_within_a_round_trip() {
         let none = (1, [0; 4]);
-        let (at, lossy) = onset(&[
+        let (at, estimate) = detect(&[
             none,
             none,
             none,
@@ -210,26 +213,29 @@ mod tests {
             (1, [0, 0, 1, 0]),
         ])
         .unwrap();
-        assert_eq!(at, TRIP / 2 * 7);
-        assert!(lossy.ratio > 0.001 && lossy.ratio < 0.01, "{lossy:?}");
-        assert!(lossy.upper_bound > lossy.ratio * 2.0, "{lossy:?}");
+        assert_eq!(at, RTT / 2 * 7);
+        assert!(
+            estimate.ratio > 0.001 && estimate.ratio < 0.01,
+            "{estimate:?}"
+        );
+        assert!(estimate.upper_bound > estimate.ratio * 2.0, "{estimate:?}");
     }
 
     #[test]
-    fn a_queue_before_or_after_the_first_loss_ends_it() {
+    fn a_queue_before_or_after_the_first_loss_stops_the_detector() {
         let lost = |queue| (queue, [1; 4]);
         let none = |queue| (queue, [0; 4]);
-        assert!(onset(&[none(1), lost(1), lost(1), lost(1)]).is_some());
-        assert_eq!(onset(&[none(6), lost(1), lost(1), lost(1), lost(1)]), None);
-        assert_eq!(onset(&[none(1), lost(1), lost(6), lost(1), lost(1)]), None);
+        assert!(detect(&[none(1), lost(1), lost(1), lost(1)]).is_some());
+        assert_eq!(detect(&[none(6), lost(1), lost(1), lost(1), lost(1)]), None);
+        assert_eq!(detect(&[none(1), lost(1), lost(6), lost(1), lost(1)]), None);
     }
 
     #[test]
-    fn one_stream_of_four_or_a_burst_is_not_enough() {
+    fn losses_of_one_stream_or_a_burst_are_not_enough() {
         let one = (1, [1, 0, 0, 0]);
-        assert_eq!(onset(&[one; 12]), None);
-        // A queue too short to be seen.
+        assert_eq!(detect(&[one; 12]), None);
+        // Bursts of losses come from a queue that is too short to be seen.
         let burst = (1, [60, 60, 60, 60]);
-        assert_eq!(onset(&[(1, [0; 4]), burst, burst, burst]), None);
+        assert_eq!(detect(&[(1, [0; 4]), burst, burst, burst]), None);
     }
 }

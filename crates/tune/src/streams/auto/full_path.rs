@@ -1,187 +1,201 @@
-//! Treatment of a full path: whose the queue is, a pace if it is ours, a fair share if not.
+//! Reacts to a full path: paces if the queue is the transfer's own, takes a fair share if cross traffic queues
+//! too.
 
 use std::time::Duration;
 
 use units::{show, splitmix};
 
+use super::AutoTuner;
+use super::decision::{TransferDecision, TransferSetting};
 use super::pacing::{HARMLESS_QUEUE, PaceUpdate, Pacing, PathPace, QueueDrain, QueueOwner};
 use super::transfer_meter::TransferInterval;
-use super::{AutoTuner, TransferDecision, TransferSample, TransferSetting};
+use super::transfer_sample::TransferSample;
 
-/// Between two questions whose a queue is, once it was others'.
-const PAUSE: Duration = Duration::from_secs(4);
-/// A short queue is asked for its owner after so long.
-const LONG: Duration = Duration::from_secs(5);
-/// Others have been there for so long before a congestion control is changed for them.
-const OTHERS: Duration = Duration::from_secs(5);
-/// They are believed to be there for so long after they were last seen.
-const GONE: Duration = Duration::from_secs(30);
-/// A pace that held for so long was right.
-const HELD: Duration = Duration::from_secs(10);
+/// Initial cooldown of draining, once the queue was cross traffic's.
+const INITIAL_COOLDOWN: Duration = Duration::from_secs(4);
+/// Time after which a short queue is drained as well.
+const SHORT_QUEUE_TIME: Duration = Duration::from_secs(5);
+/// Time for which cross traffic must be there before the congestion control is changed for it.
+const YIELD_AFTER: Duration = Duration::from_secs(5);
+/// Time after which cross traffic that was not seen again is taken to be gone.
+const CROSS_TRAFFIC_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a pacing rate counts as successful.
+const SUCCESSFUL_PACE_TIME: Duration = Duration::from_secs(10);
 
 impl AutoTuner {
-    /// The path is full.
+    /// Drains the queue, shares with cross traffic, or closes streams.
     pub(super) fn respond_to_full_path(
         &mut self,
-        scene: &TransferSample<'_>,
-        sight: &TransferInterval,
+        sample: &TransferSample<'_>,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        if sight.queueing_delay() <= HARMLESS_QUEUE {
-            self.try_fewer_streams(scene, sight, decisions);
+        // A full path with a short queue delays nobody: pacing would gain nothing.
+        if interval.queueing_delay() <= HARMLESS_QUEUE {
+            self.try_fewer_streams(sample, interval, decisions);
             return;
         }
-        let even = !sight.is_recovering;
-        if self.limits.may_pace && even && self.cooldowns.drain.is_over(sight.at) {
-            self.start_drain(sight, decisions);
+        // During loss recovery acknowledgements jump, and the round trip does not show the queue.
+        let is_even = !interval.is_recovering;
+        if self.limits.may_pace && is_even && self.cooldowns.drain.is_over(interval.at) {
+            self.start_drain(interval, decisions);
             return;
         }
         match self.cross_traffic {
             Some((since, _)) => {
-                if sight.at.saturating_sub(since) >= OTHERS {
-                    self.yield_to_cross_traffic(sight, decisions);
+                // Cross traffic that leaves again soon is not worth a change of congestion control.
+                if interval.at.saturating_sub(since) >= YIELD_AFTER {
+                    self.yield_to_cross_traffic(interval, decisions);
                 }
-                self.reduce_to_fair_share(sight, decisions);
+                self.reduce_to_fair_share(interval, decisions);
             }
-            None => self.try_fewer_streams(scene, sight, decisions),
+            None => self.try_fewer_streams(sample, interval, decisions),
         }
     }
 
-    /// A queue that does not fill the path's round trip half again has stayed for long, so that the
-    /// round trip may not be what it seems.
-    pub(super) fn may_drain_queue(&self, sight: &TransferInterval) -> bool {
-        let long = (sight.rtt.smoothed * 20).max(LONG);
+    /// Whether to drain a queue below half a round trip. One that stays for long may hide that the minimum
+    /// round trip is wrong.
+    pub(super) fn may_drain_queue(&self, interval: &TransferInterval) -> bool {
+        let stable_time = (interval.rtt.smoothed * 20).max(SHORT_QUEUE_TIME);
         self.limits.may_pace
-            && !sight.is_recovering
-            && sight
+            && !interval.is_recovering
+            && interval
                 .at
                 .saturating_sub(self.unchanged_since.max(self.last_slow_start))
-                >= long
-            && self.cooldowns.drain.is_over(sight.at)
+                >= stable_time
+            && self.cooldowns.drain.is_over(interval.at)
     }
 
-    /// Sends less for a moment, to see whose the queue is.
+    /// Sends below the path's rate for a short time, to find out whose queue it is.
     pub(super) fn start_drain(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
-        let time = (sight.rtt.smoothed * 2).max(Duration::from_millis(200));
-        let from = self.meter.counters_at(sight.at.saturating_sub(time));
-        let rate = self.meter.counters().rate_since(&from).max(1);
-        let drain = QueueDrain::new(sight.at, sight.rtt, rate);
+        let time = (interval.rtt.smoothed * 2).max(Duration::from_millis(200));
+        // A longer history could contain the slow start, whose rate is too low.
+        let earlier = self.meter.counters_at(interval.at.saturating_sub(time));
+        let rate = self.meter.counters().since(&earlier).rate().max(1);
+        let drain = QueueDrain::new(interval.at, interval.rtt, rate);
         let pace = drain.pace();
         let reason = format!(
-            "packets queue for {} on a path of {}: {} for a moment shows whether they are ours",
-            show::time(sight.queueing_delay()),
-            show::time(sight.rtt.min),
+            "packets queue for {} on a path of {}: {} for a short time shows whether the queue is our own",
+            show::time(interval.queueing_delay()),
+            show::time(interval.rtt.min),
             show::bits(pace.saturating_mul(8))
         );
         self.pacing = Pacing::Draining(drain);
-        self.unchanged_since = sight.at;
+        self.unchanged_since = interval.at;
         decisions.push(self.decision(
-            sight.at,
+            interval.at,
             Some(TransferSetting::PacingRate(Some(pace))),
             reason,
         ));
     }
 
-    /// While a queue is drained every scene is asked.
+    /// Checks at every sample whether the draining queue has shown its owner.
     pub(super) fn continue_drain(
         &mut self,
-        scene: &TransferSample<'_>,
+        sample: &TransferSample<'_>,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let Pacing::Draining(drain) = self.pacing else {
             return;
         };
-        let trip = self.meter.current_rtt();
-        let Some(whose) = drain.on_rtt(scene.at, trip) else {
+        let rtt = self.meter.current_rtt();
+        let Some(owner) = drain.on_rtt(sample.at, rtt) else {
             return;
         };
-        self.unchanged_since = scene.at;
-        let (now, base) = (show::time(trip.smoothed), show::time(trip.min));
-        if whose == QueueOwner::Ours {
-            let paced = PathPace::new(scene.at, drain.rate());
+        self.unchanged_since = sample.at;
+        let (now, minimum) = (show::time(rtt.smoothed), show::time(rtt.min));
+        if owner == QueueOwner::Ours {
+            let paced = PathPace::new(sample.at, drain.rate());
             let pace = paced.pace();
             self.cross_traffic = None;
             self.pacing = Pacing::Paced(paced);
+            // The open interval contains the drain, whose rate is too low.
             self.meter.restart_interval();
             let reason = format!(
-                "the queue was ours (round trip {now} of {base}): {} fill the path without one",
+                "the queue was our own (round trip {now}, minimum {minimum}): {} fill the path without one",
                 show::bits(pace.saturating_mul(8))
             );
             decisions.push(self.decision(
-                scene.at,
+                sample.at,
                 Some(TransferSetting::PacingRate(Some(pace))),
                 reason,
             ));
             return;
         }
-        let since = self.cross_traffic.map_or(scene.at, |(since, _)| since);
-        self.cross_traffic = Some((since, scene.at));
-        let pause = self.with_jitter(PAUSE);
-        self.cooldowns.drain.fail(scene.at, pause);
-        let reason = format!("others fill the queue (round trip {now} of {base})");
-        self.stop_pacing(scene.at, &reason, decisions);
+        let since = self.cross_traffic.map_or(sample.at, |(since, _)| since);
+        self.cross_traffic = Some((since, sample.at));
+        let cooldown = self.with_jitter(INITIAL_COOLDOWN);
+        self.cooldowns.drain.fail(sample.at, cooldown);
+        let reason = format!("cross traffic fills the queue (round trip {now}, minimum {minimum})");
+        self.stop_pacing(sample.at, &reason, decisions);
     }
 
-    /// Lets the pace follow the path; true: it was lifted.
+    /// Lets the pacing rate follow the path; true if pacing ended.
     pub(super) fn follow_path(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) -> bool {
         if !matches!(self.pacing, Pacing::Paced(_)) {
             return false;
         }
-        self.update_pace(sight, decisions);
+        self.update_pace(interval, decisions);
         !self.is_paced()
     }
 
-    fn update_pace(&mut self, sight: &TransferInterval, decisions: &mut Vec<TransferDecision>) {
+    fn update_pace(&mut self, interval: &TransferInterval, decisions: &mut Vec<TransferDecision>) {
         let Pacing::Paced(paced) = &mut self.pacing else {
             return;
         };
         let since = paced.since;
-        let turn = paced.on_interval(sight);
-        let (now, base) = (show::time(sight.rtt.smoothed), show::time(sight.rtt.min));
-        let speed = show::bits(sight.rate.saturating_mul(8));
-        match turn {
+        let update = paced.on_interval(interval);
+        let (now, minimum) = (
+            show::time(interval.rtt.smoothed),
+            show::time(interval.rtt.min),
+        );
+        let speed = show::bits(interval.rate().saturating_mul(8));
+        match update {
             PaceUpdate::Keep => {}
             PaceUpdate::Set(pace) => {
                 let reason = format!(
-                    "a round trip of {now} of {base} at {speed}: {} from now on",
+                    "round trip {now}, minimum {minimum} at {speed}: pacing rate {}",
                     show::bits(pace.saturating_mul(8))
                 );
                 decisions.push(self.decision(
-                    sight.at,
+                    interval.at,
                     Some(TransferSetting::PacingRate(Some(pace))),
                     reason,
                 ));
             }
             PaceUpdate::CrossTraffic => {
-                if sight.at.saturating_sub(since) >= HELD {
+                // A pace that held for long was right: earlier failures no longer count.
+                if interval.at.saturating_sub(since) >= SUCCESSFUL_PACE_TIME {
                     self.cooldowns.drain.reset();
                 }
-                let pause = self.with_jitter(PAUSE / 4);
-                self.cooldowns.drain.fail(sight.at, pause);
-                let reason = format!("others came, or the path is slower ({now} of {base})");
-                self.stop_pacing(sight.at, &reason, decisions);
+                let cooldown = self.with_jitter(INITIAL_COOLDOWN / 4);
+                self.cooldowns.drain.fail(interval.at, cooldown);
+                let reason = format!(
+                    "cross traffic arrived, or the path became slower (round trip {now}, minimum {minimum})"
+                );
+                self.stop_pacing(interval.at, &reason, decisions);
             }
             PaceUpdate::PathFaster => {
-                let reason = format!("the path is faster: nothing queues with {speed}");
-                self.stop_pacing(sight.at, &reason, decisions);
+                let reason = format!("the path became faster: nothing queues at {speed}");
+                self.stop_pacing(interval.at, &reason, decisions);
             }
             PaceUpdate::Unused => {
-                self.cooldowns.drain.fail(sight.at, PAUSE);
+                self.cooldowns.drain.fail(interval.at, INITIAL_COOLDOWN);
                 let reason = format!("the path carries more than {speed}: something else limits");
-                self.stop_pacing(sight.at, &reason, decisions);
+                self.stop_pacing(interval.at, &reason, decisions);
             }
         }
     }
 
-    /// TCP alone decides about the rate again.
+    /// Ends pacing: TCP alone sets the rate again.
     pub(super) fn stop_pacing(
         &mut self,
         at: Duration,
@@ -194,8 +208,9 @@ impl AutoTuner {
         self.pacing = Pacing::Free;
         self.meter.restart_interval();
         self.unchanged_since = at;
+        // Losses under pacing do not show what TCP loses without it.
         self.loss_counter.reset();
-        let reason = format!("{reason}: no pace");
+        let reason = format!("{reason}: pacing ends");
         decisions.push(self.decision(at, Some(TransferSetting::PacingRate(None)), reason));
     }
 
@@ -203,18 +218,18 @@ impl AutoTuner {
         !matches!(self.pacing, Pacing::Free)
     }
 
-    /// Others were at the bottleneck when it was last asked.
+    /// Whether cross traffic was found recently.
     pub(super) fn has_cross_traffic(&mut self, at: Duration) -> bool {
         self.cross_traffic = self
             .cross_traffic
-            .filter(|(_, seen)| at.saturating_sub(*seen) < GONE);
+            .filter(|(_, seen)| at.saturating_sub(*seen) < CROSS_TRAFFIC_TIMEOUT);
         self.cross_traffic.is_some()
     }
 
-    /// With others at the bottleneck every stream is a share.
+    /// Reduces the streams to the minimum: with cross traffic at the bottleneck every stream takes a share.
     pub(super) fn reduce_to_fair_share(
         &mut self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         decisions: &mut Vec<TransferDecision>,
     ) {
         let to = self.limits.min_streams.min(self.stream_cap);
@@ -222,20 +237,21 @@ impl AutoTuner {
             return;
         }
         let reason = format!(
-            "others share the path, and every stream takes a share: {to} instead of {}",
+            "cross traffic shares the path, and every stream takes a share: {to} instead of {}",
             self.streams
         );
         self.streams = to;
-        self.unchanged_since = sight.at;
-        decisions.push(self.decision(sight.at, Some(TransferSetting::Streams(to)), reason));
+        self.unchanged_since = interval.at;
+        decisions.push(self.decision(interval.at, Some(TransferSetting::Streams(to)), reason));
     }
 
-    /// `time` to twice that: transfers that share a path must not ask at the same time. What has
-    /// moved until now differs enough between any two.
+    /// A time between `time` and twice that. Transfers that share a path must not drain at the same time, and
+    /// their byte counts differ enough to serve as a seed.
     fn with_jitter(&self, time: Duration) -> Duration {
         let now = self.meter.counters();
         let mixed =
             splitmix::first(now.bytes_moved ^ splitmix::first(u64::from(now.at.subsec_nanos())));
+        // The upper 24 bits of the hash as a number in 0..1.
         let part = (mixed >> 40) as f64 / (1_u64 << 24) as f64;
         time + time.mul_f64(part)
     }

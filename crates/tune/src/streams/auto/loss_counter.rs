@@ -1,99 +1,103 @@
-//! Losses that come without a queue, and not just once: the path's, not those that end a slow start.
+//! Counts losses of the path itself: repeated and without a queue, unlike those that end a slow start.
 
 use std::time::Duration;
 
 use super::transfer_meter::{TransferCounters, TransferInterval};
 
-/// Fewer are nobody's limit: at 1 in 30 000 CUBIC holds 250 Mbit/s over 50 ms.
+/// Smallest loss ratio that limits anyone: at 1 in 30 000 CUBIC reaches 250 Mbit/s over 50 ms (RFC 9438
+/// §5.1).
 pub(super) const MIN_LOSS_RATIO: f64 = 3e-5;
-/// The count begins anew after so long.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Longest time that one count covers.
+const MAX_COUNT_TIME: Duration = Duration::from_secs(10);
 
-/// Which losses count.
+/// State of the count.
 #[derive(Debug, Clone, Copy)]
 enum LossCountPhase {
-    /// None were seen yet.
+    /// No loss so far.
     None,
-    /// The first, at this time: a slow start may have overrun the path.
+    /// First losses, seen at this time. They may be the end of a slow start and do not count.
     First(Duration),
-    /// From here on.
+    /// Losses count from these counters on.
     Counting(TransferCounters),
 }
 
-/// Counts losses.
+/// Loss ratio of the path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LossCounter {
-    stage: LossCountPhase,
-    /// Sights counted, those with losses, and those with a queue.
-    sights: u32,
-    lossy: u32,
-    full: u32,
+    phase: LossCountPhase,
+    /// Number of intervals, of those with losses, and of those with a queue.
+    intervals: u32,
+    with_losses: u32,
+    with_queue: u32,
 }
 
 impl Default for LossCounter {
     fn default() -> Self {
         Self {
-            stage: LossCountPhase::None,
-            sights: 0,
-            lossy: 0,
-            full: 0,
+            phase: LossCountPhase::None,
+            intervals: 0,
+            with_losses: 0,
+            with_queue: 0,
         }
     }
 }
 
 impl LossCounter {
-    pub(super) fn on_interval(&mut self, sight: &TransferInterval, now: TransferCounters) {
-        let trip = sight.rtt;
-        match self.stage {
-            LossCountPhase::None if sight.has_losses => {
-                self.stage = LossCountPhase::First(sight.at);
+    pub(super) fn on_interval(&mut self, interval: &TransferInterval, now: TransferCounters) {
+        let rtt = interval.rtt;
+        match self.phase {
+            LossCountPhase::None if interval.stats.has_losses() => {
+                self.phase = LossCountPhase::First(interval.at);
             }
             LossCountPhase::None => {}
             LossCountPhase::First(at) => {
-                let long = trip.min * 6 + Duration::from_millis(100);
-                if !sight.has_losses || sight.at.saturating_sub(at) >= long {
+                // Recovery from an overrun takes a few round trips; losses after it are new ones.
+                let recovery = rtt.min * 6 + Duration::from_millis(100);
+                if !interval.stats.has_losses() || interval.at.saturating_sub(at) >= recovery {
                     self.count_from(now);
                 }
             }
             LossCountPhase::Counting(from) => {
-                let longest = LONGEST.max(trip.min * 100);
-                if now.at.saturating_sub(from.at) >= longest {
+                let longest_count = MAX_COUNT_TIME.max(rtt.min * 100);
+                if now.at.saturating_sub(from.at) >= longest_count {
                     self.count_from(now);
                 }
-                self.sights += 1;
-                self.lossy += u32::from(sight.has_losses);
-                self.full += u32::from(trip.has_queue());
+                self.intervals += 1;
+                self.with_losses += u32::from(interval.stats.has_losses());
+                self.with_queue += u32::from(rtt.has_queue());
             }
         }
     }
 
-    /// Counts from here on.
-    pub(super) fn count_from(&mut self, mark: TransferCounters) {
+    /// Begins a new count here.
+    pub(super) fn count_from(&mut self, counters: TransferCounters) {
         *self = Self {
-            stage: LossCountPhase::Counting(mark),
+            phase: LossCountPhase::Counting(counters),
             ..Self::default()
         };
     }
 
-    /// Forgets all: the streams are not the same any more, or the path is not.
+    /// Forgets all losses, because streams or settings have changed.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// The ratio of what is lost without a queue, when there is enough to tell; 0..=1.
+    /// Loss ratio, 0..=1, if there is evidence enough that the path loses packets without a queue.
     pub(super) fn loss_ratio(
         &self,
-        sight: &TransferInterval,
+        interval: &TransferInterval,
         now: TransferCounters,
     ) -> Option<f64> {
-        let LossCountPhase::Counting(from) = self.stage else {
+        let LossCountPhase::Counting(from) = self.phase else {
             return None;
         };
         let time = now.at.saturating_sub(from.at);
-        let enough = self.lossy >= 2
-            && self.full * 4 <= self.sights
-            && time >= (sight.rtt.min * 8).max(Duration::from_millis(400));
-        let ratio = now.loss_ratio_since(&from);
-        (enough && ratio >= MIN_LOSS_RATIO && !sight.rtt.is_congested()).then_some(ratio)
+        // Two intervals with losses exclude a single event, and a queue in at most a quarter of the intervals
+        // excludes a full path.
+        let is_sufficient = self.with_losses >= 2
+            && self.with_queue * 4 <= self.intervals
+            && time >= (interval.rtt.min * 8).max(Duration::from_millis(400));
+        let ratio = now.since(&from).loss_ratio();
+        (is_sufficient && ratio >= MIN_LOSS_RATIO && !interval.rtt.is_congested()).then_some(ratio)
     }
 }

@@ -1,16 +1,16 @@
-//! The round trip of the empty path, also after the path has changed.
+//! Minimum round trip of the path, which follows a change of the route.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::sample::{StreamId, TcpSample};
 
-/// Slot of the memory of round trips: long enough in all that loss-based neighbours leave
-/// the queue once, short enough to answer a longer path within 15 s.
-const SLOT: Duration = Duration::from_secs(1);
+/// Length of one slot of the round trip history. All slots together are long enough for loss-based cross
+/// traffic to drain the queue once, and short enough to follow a longer route within 15 s.
+const SLOT_TIME: Duration = Duration::from_secs(1);
 const SLOTS: usize = 8;
 
-/// The least and most of one slot.
+/// Smallest and largest round trip of one slot.
 #[derive(Debug, Clone, Copy)]
 struct RttSlot {
     from: Duration,
@@ -18,34 +18,39 @@ struct RttSlot {
     max: Duration,
 }
 
-/// The smallest round trip that the path has now. Linux keeps its own for five minutes
-/// (`tcp_min_rtt_wlen`), in which a path that became longer looks like a full one.
+/// Estimates the minimum round trip that the path has now. Linux keeps its minimum for five minutes
+/// (`tcp_min_rtt_wlen`); until then a longer route looks like a full path.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MinRttFilter {
     min: Option<Duration>,
-    /// The kernel's smallest of each stream.
+    /// The kernel's minimum of each stream.
     streams: BTreeMap<StreamId, Duration>,
     slots: VecDeque<RttSlot>,
 }
 
 impl MinRttFilter {
-    /// Zero: unknown.
+    /// The estimate; zero if unknown.
     pub(super) fn get(&self) -> Duration {
         self.min.unwrap_or_default()
     }
 
-    /// Takes what the kernel tells of each stream, and their round trip now; true: the path has
-    /// become longer.
-    pub(super) fn on_samples(&mut self, at: Duration, looks: &[TcpSample], now: Duration) -> bool {
+    /// Takes the samples of all streams and their mean round trip; true if the route became longer.
+    pub(super) fn on_samples(
+        &mut self,
+        at: Duration,
+        samples: &[TcpSample],
+        now: Duration,
+    ) -> bool {
         self.streams
-            .retain(|id, _| looks.iter().any(|look| look.stream == *id));
-        for look in looks.iter().filter(|look| !look.min_rtt.is_zero()) {
-            let known = self.streams.insert(look.stream, look.min_rtt);
-            // Only one that is new tells of the path as it is.
-            if known.is_none_or(|known| look.min_rtt < known) {
-                self.lower(look.min_rtt);
+            .retain(|id, _| samples.iter().any(|tcp| tcp.stream == *id));
+        for tcp in samples.iter().filter(|tcp| !tcp.min_rtt.is_zero()) {
+            let known = self.streams.insert(tcp.stream, tcp.min_rtt);
+            // An old minimum may be that of a former route.
+            if known.is_none_or(|known| tcp.min_rtt < known) {
+                self.lower(tcp.min_rtt);
             }
         }
+        // An idle or very new stream has no round trip.
         if now.is_zero() {
             return false;
         }
@@ -55,12 +60,12 @@ impl MinRttFilter {
     }
 
     fn lower(&mut self, rtt: Duration) {
-        self.min = Some(self.min.map_or(rtt, |least| least.min(rtt)));
+        self.min = Some(self.min.map_or(rtt, |smallest| smallest.min(rtt)));
     }
 
     fn record(&mut self, at: Duration, now: Duration) {
         match self.slots.back_mut() {
-            Some(slot) if at.saturating_sub(slot.from) < SLOT => {
+            Some(slot) if at.saturating_sub(slot.from) < SLOT_TIME => {
                 slot.min = slot.min.min(now);
                 slot.max = slot.max.max(now);
             }
@@ -75,20 +80,22 @@ impl MinRttFilter {
         }
     }
 
-    /// A round trip that is longer by a quarter and has been even for all that is remembered is the
-    /// path's: queues come and go.
+    /// Adopts a round trip that is a quarter longer and was even over the whole history. That is a longer
+    /// route: a queue would vary.
     fn adopt_longer_path(&mut self) -> bool {
-        let least = self.slots.iter().map(|slot| slot.min).min();
-        let most = self.slots.iter().map(|slot| slot.max).max();
-        let (Some(least), Some(most), true) = (least, most, self.slots.len() == SLOTS) else {
+        let smallest = self.slots.iter().map(|slot| slot.min).min();
+        let largest = self.slots.iter().map(|slot| slot.max).max();
+        let (Some(smallest), Some(largest), true) = (smallest, largest, self.slots.len() == SLOTS)
+        else {
             return false;
         };
-        let even = most <= least + least / 10 + Duration::from_millis(1);
-        let longer = even && least > self.get() + self.get() / 4 + Duration::from_millis(1);
-        if longer {
-            self.min = Some(least);
+        let is_even = largest <= smallest + smallest / 10 + Duration::from_millis(1);
+        let is_longer =
+            is_even && smallest > self.get() + self.get() / 4 + Duration::from_millis(1);
+        if is_longer {
+            self.min = Some(smallest);
         }
-        longer
+        is_longer
     }
 }
 
@@ -100,7 +107,7 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn look(stream: StreamId, min: u64) -> TcpSample {
+    fn tcp(stream: StreamId, min: u64) -> TcpSample {
         TcpSample {
             stream,
             min_rtt: ms(min),
@@ -108,19 +115,19 @@ mod tests {
         }
     }
 
-    fn after(base: &mut MinRttFilter, from: u64, to: u64, rtt: impl Fn(u64) -> u64) -> Duration {
+    fn after(filter: &mut MinRttFilter, from: u64, to: u64, rtt: impl Fn(u64) -> u64) -> Duration {
         for at in (from..to).step_by(100) {
-            base.on_samples(ms(at), &[look(0, 24)], ms(rtt(at)));
+            filter.on_samples(ms(at), &[tcp(0, 24)], ms(rtt(at)));
         }
-        base.get()
+        filter.get()
     }
 
     #[test]
-    fn a_longer_path_is_learned_and_a_queue_is_not() {
-        let mut base = MinRttFilter::default();
-        assert_eq!(after(&mut base, 0, 5000, |_| 25), ms(24));
-        assert_eq!(after(&mut base, 5000, 12_000, |_| 96), ms(24));
-        assert_eq!(after(&mut base, 12_000, 14_100, |_| 96), ms(96));
+    fn a_longer_route_is_adopted_and_a_queue_is_not() {
+        let mut filter = MinRttFilter::default();
+        assert_eq!(after(&mut filter, 0, 5000, |_| 25), ms(24));
+        assert_eq!(after(&mut filter, 5000, 12_000, |_| 96), ms(24));
+        assert_eq!(after(&mut filter, 12_000, 14_100, |_| 96), ms(96));
         let mut queue = MinRttFilter::default();
         assert_eq!(
             after(&mut queue, 0, 60_000, |at| 70 + at / 100 % 30),
@@ -129,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_path_is_known_at_once() {
-        let mut base = MinRttFilter::default();
-        base.on_samples(ms(0), &[look(0, 100)], ms(104));
-        base.on_samples(ms(100), &[look(0, 100)], ms(30));
-        assert_eq!(base.get(), ms(30));
-        // A new stream's smallest is news, too.
-        base.on_samples(ms(200), &[look(0, 100), look(1, 25)], ms(30));
-        assert_eq!(base.get(), ms(25));
+    fn a_shorter_route_is_adopted_at_once() {
+        let mut filter = MinRttFilter::default();
+        filter.on_samples(ms(0), &[tcp(0, 100)], ms(104));
+        filter.on_samples(ms(100), &[tcp(0, 100)], ms(30));
+        assert_eq!(filter.get(), ms(30));
+        // The minimum of a new stream counts as well.
+        filter.on_samples(ms(200), &[tcp(0, 100), tcp(1, 25)], ms(30));
+        assert_eq!(filter.get(), ms(25));
     }
 }

@@ -1,63 +1,62 @@
-//! A queue of our own is drained, and kept short by sending no faster than the path carries.
+//! Drains the transfer's own queue and keeps it short by pacing at the rate of the path.
 //!
-//! Whose a queue is shows when we send less for a moment: ours falls as fast as that says, while
-//! others fill theirs up again. Draining costs nothing, for the bottleneck is busy until the queue is
-//! empty. Afterwards the pace follows the bottleneck's rate, with a queue of a tenth of the round trip
-//! to keep it busy. When none is left at the known rate, the path has become faster; when one grows
-//! against the pace, others have come, and TCP competes as if nobody paced.
+//! A short period below the path's rate shows whose queue it is: the transfer's own queue shrinks as
+//! computed, cross traffic refills its own. Draining costs no goodput, since the bottleneck stays busy until
+//! the queue is empty. Then the pacing rate follows the rate of the bottleneck, with a queue of a tenth of the
+//! round trip to keep it busy. If the queue disappears at that rate, the path has become faster. If it grows
+//! against the pace, cross traffic has arrived, and pacing ends so that TCP competes normally.
 
 use std::time::Duration;
 
 use super::transfer_meter::TransferInterval;
 use crate::observation::Rtt;
 
-/// Part of the path's rate that is sent while the queue is drained.
+/// Sending rate while the queue is drained, as a part of the path's rate.
 const DRAIN_RATE: f64 = 0.75;
-/// A queue shorter than this does no harm.
+/// Queueing delay below which a queue does no harm.
 pub(super) const HARMLESS_QUEUE: Duration = Duration::from_millis(5);
-/// Steps towards a faster path in turn, each twice the one before up to the largest, until the pace is
-/// lifted.
-const CLIMBS: i32 = 6;
-/// The first step, and the largest.
-const CLIMB: (f64, f64) = (0.005, 0.03);
-/// A pace within this part of what is wanted stays.
-const CLOSE: f64 = 0.003;
-/// A pace that is not used up for so many sights in turn is not what limits.
-const SLACK: u32 = 6;
-/// The path's rate is used from this part of it on.
-const USED: f64 = 0.97;
-/// Where some streams leave a part of their pace, all get so much more at a time, up to so many
-/// times, and lose this part again when a queue grows.
+/// Consecutive rate increases without a queue after which pacing ends: the path has become faster.
+const MAX_INCREASES: i32 = 6;
+/// Smallest and largest rate increase; each is twice the one before.
+const INCREASE: (f64, f64) = (0.005, 0.03);
+/// Relative change of the pacing rate that is too small to apply.
+const MIN_CHANGE: f64 = 0.003;
+/// Consecutive intervals with an unused pacing rate after which something else must limit.
+const MAX_UNUSED_INTERVALS: u32 = 6;
+/// Part of the path's rate from which on it counts as used.
+const USED_SHARE: f64 = 0.97;
+/// Where some streams do not use their part of the pacing rate, all streams get a surplus: it grows by up
+/// to this factor at a time, to at most [`MAX_SURPLUS`], and shrinks by [`SURPLUS_DECAY`] when a queue grows.
 const MAX_SURPLUS_STEP: f64 = 1.15;
 const MAX_SURPLUS: f64 = 4.0;
 const SURPLUS_DECAY: f64 = 0.95;
-/// From this part of it on a pace may stay that is not used up.
-const NEARLY: f64 = 0.9;
-/// Below this part of the first rate somebody else must be there.
-const OWN: f64 = 0.85;
+/// Part of the path's rate from which on an unused pacing rate may stay.
+const ACCEPTED_SHARE: f64 = 0.9;
+/// Part of the first rate below which cross traffic must have arrived.
+const OWN_SHARE: f64 = 0.85;
 
-/// How fast the streams send.
+/// State of pacing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Pacing {
-    /// As TCP lets them.
+    /// No pacing: TCP sets the rate.
     #[default]
     Free,
-    /// Slower than the path, to see whose the queue is.
+    /// Below the path's rate, to find out whose queue it is.
     Draining(QueueDrain),
-    /// As fast as the path.
+    /// At the path's rate.
     Paced(PathPace),
 }
 
-/// A queue that is being drained.
+/// A queue that is being drained, and the state before that.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueDrain {
     from: Duration,
-    trip: Rtt,
-    /// Bytes per second with a full queue.
+    rtt: Rtt,
+    /// Rate with a full queue, bytes per second.
     rate: u64,
 }
 
-/// Whose queue it was.
+/// Owner of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueOwner {
     Ours,
@@ -65,16 +64,16 @@ pub(super) enum QueueOwner {
 }
 
 impl QueueDrain {
-    /// Begins now, with this round trip and rate (bytes per second).
-    pub(super) fn new(at: Duration, trip: Rtt, rate: u64) -> Self {
+    /// Begins at `at`, with this round trip and rate (bytes per second).
+    pub(super) fn new(at: Duration, rtt: Rtt, rate: u64) -> Self {
         Self {
             from: at,
-            trip,
+            rtt,
             rate,
         }
     }
 
-    /// Pace meanwhile, bytes per second.
+    /// Pacing rate while the queue drains, bytes per second.
     pub(super) fn pace(&self) -> u64 {
         scaled(self.rate, DRAIN_RATE)
     }
@@ -83,166 +82,185 @@ impl QueueDrain {
         self.rate
     }
 
-    /// Findings on the round trip so far.
-    pub(super) fn on_rtt(&self, at: Duration, trip: Rtt) -> Option<QueueOwner> {
-        let queue = |trip: Rtt| trip.smoothed.saturating_sub(trip.min);
-        let (before, now) = (queue(self.trip), queue(trip));
-        if now <= trip.min / 8 + Duration::from_micros(500) {
+    /// Owner of the queue, as soon as the round trip shows it.
+    pub(super) fn on_rtt(&self, at: Duration, rtt: Rtt) -> Option<QueueOwner> {
+        let queue = |rtt: Rtt| rtt.smoothed.saturating_sub(rtt.min);
+        let (before, now) = (queue(self.rtt), queue(rtt));
+        // The queue is gone. Timestamps and pacing timers leave some jitter.
+        if now <= rtt.min / 8 + Duration::from_micros(500) {
             return Some(QueueOwner::Ours);
         }
-        // It takes a round trip until slower sending is seen here.
+        // Slower sending shows here after one round trip.
         let time = at
             .saturating_sub(self.from)
-            .saturating_sub(self.trip.smoothed);
-        let fall = time.mul_f64(1.0 - DRAIN_RATE).min(before);
-        let fell = before.saturating_sub(now);
-        let telling = time >= (self.trip.min * 2).max(before).max(HARMLESS_QUEUE * 4);
-        let late = time >= before * 8 + self.trip.min * 4;
-        ((telling && fell < fall / 2) || late).then_some(QueueOwner::CrossTraffic)
+            .saturating_sub(self.rtt.smoothed);
+        // At 75 % of the path's rate an own queue shrinks by a quarter of the time that passes.
+        let expected_fall = time.mul_f64(1.0 - DRAIN_RATE).min(before);
+        let measured_fall = before.saturating_sub(now);
+        let is_conclusive = time >= (self.rtt.min * 2).max(before).max(HARMLESS_QUEUE * 4);
+        let is_late = time >= before * 8 + self.rtt.min * 4;
+        // Half of the computed fall is the margin for measurement errors.
+        ((is_conclusive && measured_fall < expected_fall / 2) || is_late)
+            .then_some(QueueOwner::CrossTraffic)
     }
 }
 
-/// A pace that follows the bottleneck.
+/// Pacing rate that follows the bottleneck.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathPace {
     pub(super) since: Duration,
-    /// Most that is sent, bytes per second.
+    /// Pacing rate in force, bytes per second.
     pace: u64,
-    /// The bottleneck's rate as last seen, bytes per second.
-    carried: u64,
-    first: u64,
-    /// The same when packets last queued: without the steps towards a faster path.
-    busy: u64,
-    climbs: i32,
-    slack: u32,
-    /// Sights with a full queue in turn.
-    crowded: u32,
-    /// How many times more the streams may send than they shall: some leave a part of theirs.
+    /// Estimate of the bottleneck's rate, bytes per second, including steps towards a faster path.
+    estimate: u64,
+    initial_rate: u64,
+    /// The estimate when packets last queued.
+    queued_rate: u64,
+    increases: i32,
+    unused_intervals: u32,
+    /// Consecutive intervals with a full queue.
+    congested_intervals: u32,
+    /// Factor on the pacing rate that makes up for streams that do not use their part.
     surplus: f64,
 }
 
-/// Outcome of a pace.
+/// Answer to an interval under pacing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PaceUpdate {
-    /// It stays.
+    /// The pacing rate stays.
     Keep,
-    /// Another one, bytes per second.
+    /// New pacing rate, bytes per second.
     Set(u64),
-    /// Others came: compete.
+    /// Cross traffic arrived, or the path became slower: pacing ends.
     CrossTraffic,
-    /// The path has become faster.
+    /// The path became faster: pacing ends.
     PathFaster,
-    /// Something else limits.
+    /// Something else limits: pacing ends.
     Unused,
 }
 
 impl PathPace {
-    /// The queue was ours; with one the path carried `rate`, bytes per second.
+    /// Begins at the rate that the path carried with a queue, bytes per second.
     pub(super) fn new(at: Duration, rate: u64) -> Self {
         Self {
             since: at,
             pace: rate,
-            carried: rate,
-            first: rate,
-            busy: rate,
-            climbs: 0,
-            slack: 0,
-            crowded: 0,
+            estimate: rate,
+            initial_rate: rate,
+            queued_rate: rate,
+            increases: 0,
+            unused_intervals: 0,
+            congested_intervals: 0,
             surplus: 1.0,
         }
     }
 
-    /// Bytes per second.
+    /// Pacing rate, bytes per second.
     pub(super) fn pace(&self) -> u64 {
         self.pace
     }
 
-    /// The bottleneck had packets waiting when it was last seen: the streams can use their pace.
+    /// Whether packets queued in the last interval, so that the streams use their pacing rate.
     pub(super) fn is_used(&self) -> bool {
-        self.slack == 0 && self.climbs == 0
+        self.unused_intervals == 0 && self.increases == 0
     }
 
-    pub(super) fn on_interval(&mut self, sight: &TransferInterval) -> PaceUpdate {
-        let base = sight.rtt.min;
-        let short = base / 25 + Duration::from_micros(500);
-        let queue = sight.queueing_delay();
-        let settled = self.since + sight.time + sight.rtt.smoothed;
-        if sight.at < settled {
+    pub(super) fn on_interval(&mut self, interval: &TransferInterval) -> PaceUpdate {
+        let min_rtt = interval.rtt.min;
+        // Below this queueing delay the bottleneck may be idle at times.
+        let idle_below = min_rtt / 25 + Duration::from_micros(500);
+        let queue = interval.queueing_delay();
+        // The interval must lie fully after the start, and its effect shows a round trip later.
+        let settled_at = self.since + interval.stats.time + interval.rtt.smoothed;
+        if interval.at < settled_at {
             return PaceUpdate::Keep;
         }
-        let congested = sight.rtt.is_congested() && queue > HARMLESS_QUEUE;
-        self.crowded = if congested { self.crowded + 1 } else { 0 };
-        if self.crowded >= 2 || (congested && queue > base) {
+        let congested = interval.rtt.is_congested() && queue > HARMLESS_QUEUE;
+        self.congested_intervals = if congested {
+            self.congested_intervals + 1
+        } else {
+            0
+        };
+        // One congested interval may be a burst; a queue longer than the path itself is not.
+        if self.congested_intervals >= 2 || (congested && queue > min_rtt) {
             if self.surplus <= 1.0 {
                 return PaceUpdate::CrossTraffic;
             }
-            // What was lent is in the queue: that comes back first.
-            (self.surplus, self.crowded) = (1.0, 0);
+            // The surplus may be what fills the queue: it is taken back first.
+            (self.surplus, self.congested_intervals) = (1.0, 0);
             return self.set(0.9);
         }
-        if queue < short {
-            return self.probe_faster(sight.rate);
+        if queue < idle_below {
+            return self.probe_faster(interval.rate());
         }
-        (self.climbs, self.slack) = (0, 0);
-        let target = base / 10 + Duration::from_millis(1);
-        // The bottleneck is busy: what arrives is what it carries. (Of a queue that is nearly gone that
-        // is not sure.)
-        if !sight.is_recovering && (queue >= target || sight.rate > self.carried) {
-            self.carried = self.carried / 2 + sight.rate / 2;
-            self.busy = self.carried;
+        (self.increases, self.unused_intervals) = (0, 0);
+        let target = min_rtt / 10 + Duration::from_millis(1);
+        // A queue keeps the bottleneck busy, so that the measured rate is the rate of the bottleneck. With
+        // a nearly empty queue that is uncertain, unless the rate is higher than the estimate.
+        if !interval.is_recovering && (queue >= target || interval.rate() > self.estimate) {
+            self.estimate = self.estimate / 2 + interval.rate() / 2;
+            self.queued_rate = self.estimate;
         }
-        if (self.carried as f64) < self.first as f64 * OWN {
+        if (self.estimate as f64) < self.initial_rate as f64 * OWN_SHARE {
             return PaceUpdate::CrossTraffic;
         }
         let excess = queue.as_secs_f64() - target.as_secs_f64();
-        let correction = excess / (sight.time.as_secs_f64() * 2.0).max(0.05);
+        let correction = excess / (interval.stats.time.as_secs_f64() * 2.0).max(0.05);
         if queue > target * 2 {
             self.surplus = (self.surplus * SURPLUS_DECAY).max(1.0);
         }
+        // The rate falls quickly and rises slowly: a queue that grows costs others, one that shrinks
+        // costs nothing for two intervals.
         self.set(1.0 - correction.clamp(-0.01, 0.1))
     }
 
-    /// There is no queue: a little faster each time, if that is used.
+    /// Increases the rate a little when no packets queue and the present rate is used.
     fn probe_faster(&mut self, rate: u64) -> PaceUpdate {
-        if (rate as f64) < self.carried as f64 * USED {
-            self.slack += 1;
-            if self.slack >= SLACK {
+        if (rate as f64) < self.estimate as f64 * USED_SHARE {
+            self.unused_intervals += 1;
+            if self.unused_intervals >= MAX_UNUSED_INTERVALS {
                 return self.accept_slack(rate);
             }
-            // Each stream has its part of the pace: some could use more than that, others do not.
-            let missing = self.carried as f64 / rate.max(1) as f64;
+            // Every stream has an equal part of the pacing rate: some could use more, others use less.
+            let missing = self.estimate as f64 / rate.max(1) as f64;
             self.surplus = (self.surplus * missing.min(MAX_SURPLUS_STEP)).min(MAX_SURPLUS);
             return self.set(1.0);
         }
-        self.slack = 0;
-        if self.climbs >= CLIMBS {
+        self.unused_intervals = 0;
+        if self.increases >= MAX_INCREASES {
             return PaceUpdate::PathFaster;
         }
-        let step = (CLIMB.0 * 2_f64.powi(self.climbs)).min(CLIMB.1);
-        self.climbs += 1;
-        self.carried = scaled(self.carried.max(self.rate_without_surplus()), 1.0 + step);
+        let increase = (INCREASE.0 * 2_f64.powi(self.increases)).min(INCREASE.1);
+        // Growing steps find a much faster path soon without overrunning one that is only a little
+        // faster.
+        self.increases += 1;
+        self.estimate = scaled(
+            self.estimate.max(self.rate_without_surplus()),
+            1.0 + increase,
+        );
         self.set(1.0)
     }
 
-    /// The pace has not been used up for long: no harm while the rate is nearly the path's.
+    /// Keeps a pacing rate that has been unused for long, if the rate is close to the path's.
     fn accept_slack(&mut self, rate: u64) -> PaceUpdate {
-        if (rate as f64) < self.busy as f64 * NEARLY {
+        if (rate as f64) < self.queued_rate as f64 * ACCEPTED_SHARE {
             return PaceUpdate::Unused;
         }
-        (self.climbs, self.slack) = (0, 0);
-        self.carried = self.busy;
+        (self.increases, self.unused_intervals) = (0, 0);
+        self.estimate = self.queued_rate;
         self.set(1.0)
     }
 
-    /// The pace without what was lent.
+    /// Pacing rate without the surplus, bytes per second.
     fn rate_without_surplus(&self) -> u64 {
         scaled(self.pace, 1.0 / self.surplus)
     }
 
-    /// So many times what the path carries.
+    /// Sets the pacing rate to a multiple of the estimate.
     fn set(&mut self, times: f64) -> PaceUpdate {
-        let pace = scaled(self.carried, times * self.surplus);
-        if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * CLOSE {
+        let pace = scaled(self.estimate, times * self.surplus);
+        // Every change costs a system call per stream.
+        if (self.pace.abs_diff(pace) as f64) < self.pace as f64 * MIN_CHANGE {
             return PaceUpdate::Keep;
         }
         self.pace = pace;

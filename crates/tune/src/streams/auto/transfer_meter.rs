@@ -1,276 +1,265 @@
-//! All streams of a transfer read together: what limits it, how fast it is, what it loses.
+//! Measures a transfer over all its streams: bottleneck, rate, round trip and losses.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use units::bytes_per_second;
-
-use super::TransferSample;
 use super::min_rtt::MinRttFilter;
+use super::transfer_sample::TransferSample;
 use crate::limiter::Role;
 use crate::observation::{Bottleneck, BottleneckClassifier, ClassifiedInterval, Rtt};
-use crate::sample::{StreamId, TcpSample};
+use crate::sample::{IntervalStats, StreamId, TcpSample};
 
-/// Differences over less are chance.
-const SHORTEST: Duration = Duration::from_millis(100);
-/// Nor do fewer scenes tell anything.
-const FEWEST: u32 = 3;
-/// Time that is remembered.
-const MEMORY: Duration = Duration::from_secs(60);
-/// Marks are kept no closer than this.
-const STEP: Duration = Duration::from_millis(20);
-/// The payload of a segment where nobody tells.
-const SEGMENT: u64 = 1448;
+/// Shortest interval: differences over less are noise.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// Fewest samples in an interval.
+const FEWEST_SAMPLES: u32 = 3;
+/// Length of the history of counters.
+const HISTORY_LENGTH: Duration = Duration::from_secs(60);
+/// Shortest time between two entries of the history.
+const HISTORY_STEP: Duration = Duration::from_millis(20);
 
-/// How far a transfer was at one moment.
+/// Counters of a whole transfer at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TransferCounters {
     pub(super) at: Duration,
-    /// Payload, bytes.
+    /// Payload moved, bytes.
     pub(super) bytes_moved: u64,
-    /// Sent again, bytes.
+    /// Payload retransmitted, bytes.
     pub(super) bytes_retransmitted: u64,
 }
 
 impl TransferCounters {
-    /// From there to here, bytes per second.
-    pub(super) fn rate_since(&self, from: &Self) -> u64 {
-        bytes_per_second(
-            self.bytes_moved.saturating_sub(from.bytes_moved),
-            self.at.saturating_sub(from.at),
-        )
-    }
-
-    /// Part of all that was sent from there to here that was sent again, 0..=1.
-    pub(super) fn loss_ratio_since(&self, from: &Self) -> f64 {
-        let moved = self.bytes_moved.saturating_sub(from.bytes_moved) as f64;
-        let resent = self
-            .bytes_retransmitted
-            .saturating_sub(from.bytes_retransmitted) as f64;
-        if resent > 0.0 {
-            resent / (moved + resent)
-        } else {
-            0.0
+    /// Difference to earlier counters.
+    pub(super) fn since(&self, from: &Self) -> IntervalStats {
+        IntervalStats {
+            time: self.at.saturating_sub(from.at),
+            bytes: self.bytes_moved.saturating_sub(from.bytes_moved),
+            retransmitted: self
+                .bytes_retransmitted
+                .saturating_sub(from.bytes_retransmitted),
+            ..IntervalStats::default()
         }
     }
 }
 
-/// Findings of two round trips, at least a tenth of a second.
+/// Measurements of a transfer over two round trips, at least 100 ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TransferInterval {
-    /// Its end.
+    /// End of the interval.
     pub(super) at: Duration,
-    pub(super) time: Duration,
-    /// Of the streams that carry most.
+    pub(super) stats: IntervalStats,
+    /// Bottleneck of the streams that together carry most.
     pub(super) bottleneck: Bottleneck,
-    /// Bytes per second.
-    pub(super) rate: u64,
-    /// The round trip without and with queues, the mean.
+    /// Minimum and mean round trip.
     pub(super) rtt: Rtt,
-    /// Segments were sent again.
-    pub(super) has_losses: bool,
-    /// Or had been in the sight before: what is acknowledged stands still and jumps.
+    /// Segments were lost in this interval or the one before it. The count of acknowledged bytes then
+    /// stands still and jumps.
     pub(super) is_recovering: bool,
-    /// A stream is still in its first slow start.
+    /// A stream is in its first slow start.
     pub(super) in_slow_start: bool,
 }
 
 impl TransferInterval {
-    /// How long packets wait.
+    /// Mean goodput, bytes per second.
+    pub(super) fn rate(&self) -> u64 {
+        self.stats.rate()
+    }
+
+    /// Queueing delay.
     pub(super) fn queueing_delay(&self) -> Duration {
         self.rtt.smoothed.saturating_sub(self.rtt.min)
     }
 }
 
-/// A stream as it was read so far.
+/// Measurements of one stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct MeteredStream {
-    tally: BottleneckClassifier,
-    verdict: Option<(Duration, ClassifiedInterval)>,
-    seen: bool,
-    retransmits: u64,
+    classifier: BottleneckClassifier,
+    classified: Option<(Duration, ClassifiedInterval)>,
+    last: Option<TcpSample>,
 }
 
-/// Scenes since a sight.
+/// An interval that has not ended.
 #[derive(Debug, Clone, Copy)]
 struct OpenInterval {
     from: TransferCounters,
-    scenes: u32,
-    trips: Duration,
+    samples_taken: u32,
+    rtt_sum: Duration,
 }
 
-/// Reads scenes.
+/// Turns samples of a transfer into intervals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TransferMeter {
-    base: MinRttFilter,
+    min_rtt_filter: MinRttFilter,
     streams: BTreeMap<StreamId, MeteredStream>,
-    now: TransferCounters,
-    marks: VecDeque<TransferCounters>,
-    window: Option<OpenInterval>,
-    live: Duration,
-    seen: bool,
-    /// The last sight showed losses.
-    lost: bool,
-    /// The path has become longer since that was asked.
-    longer: bool,
+    latest: TransferCounters,
+    history: VecDeque<TransferCounters>,
+    open: Option<OpenInterval>,
+    latest_rtt: Duration,
+    has_sample: bool,
+    /// The last interval had losses.
+    had_losses: bool,
+    /// The route became longer since the last [`TransferMeter::take_path_lengthened`].
+    path_lengthened: bool,
 }
 
 impl TransferMeter {
-    /// Takes a scene; false: it is not newer than the last, or shows no stream.
-    pub(super) fn on_sample(&mut self, scene: &TransferSample<'_>) -> bool {
-        if (self.seen && scene.at <= self.now.at) || scene.streams.is_empty() {
+    /// Takes a sample; false if it is not newer than the last one or has no stream.
+    pub(super) fn on_sample(&mut self, sample: &TransferSample<'_>) -> bool {
+        if (self.has_sample && sample.at <= self.latest.at) || sample.streams.is_empty() {
             return false;
         }
-        self.seen = true;
-        self.live = mean_rtt(scene.streams).unwrap_or(self.live);
-        self.longer |= self.base.on_samples(scene.at, scene.streams, self.live);
-        self.live = self.live.max(self.base.get());
-        let mut resent = self.now.bytes_retransmitted;
+        self.has_sample = true;
+        self.latest_rtt = mean_rtt(sample.streams).unwrap_or(self.latest_rtt);
+        self.path_lengthened |=
+            self.min_rtt_filter
+                .on_samples(sample.at, sample.streams, self.latest_rtt);
+        self.latest_rtt = self.latest_rtt.max(self.min_rtt_filter.get());
+        let mut retransmitted_bytes = self.latest.bytes_retransmitted;
         self.streams
-            .retain(|id, _| scene.streams.iter().any(|look| look.stream == *id));
-        for look in scene.streams {
-            resent = resent.saturating_add(self.on_stream_sample(scene.at, look));
+            .retain(|id, _| sample.streams.iter().any(|tcp| tcp.stream == *id));
+        for tcp in sample.streams {
+            retransmitted_bytes =
+                retransmitted_bytes.saturating_add(self.on_stream_sample(sample.at, tcp));
         }
-        self.now = TransferCounters {
-            at: scene.at,
-            bytes_moved: self.now.bytes_moved.max(scene.bytes_moved),
-            bytes_retransmitted: resent,
+        self.latest = TransferCounters {
+            at: sample.at,
+            // A sum over streams may fall for a moment when a stream closes.
+            bytes_moved: self.latest.bytes_moved.max(sample.bytes_moved),
+            bytes_retransmitted: retransmitted_bytes,
         };
         self.remember_counters();
         true
     }
 
-    /// Reads one stream; what it sent again, bytes.
-    fn on_stream_sample(&mut self, at: Duration, look: &TcpSample) -> u64 {
-        let look = TcpSample {
+    /// Takes the sample of one stream; returns how many bytes it has retransmitted since the last one.
+    fn on_stream_sample(&mut self, at: Duration, tcp: &TcpSample) -> u64 {
+        let tcp = TcpSample {
             at,
-            min_rtt: self.base.get(),
-            ..*look
+            // The kernel's minimum may be five minutes old and belong to a shorter route.
+            min_rtt: self.min_rtt_filter.get(),
+            ..*tcp
         };
-        let stream = self.streams.entry(look.stream).or_default();
-        if let Some(verdict) = stream.tally.on_sample(Role::Sender, &look) {
-            stream.verdict = Some((at, verdict));
+        let stream = self.streams.entry(tcp.stream).or_default();
+        if let Some(classified) = stream.classifier.on_sample(Role::Sender, &tcp) {
+            stream.classified = Some((at, classified));
         }
-        // What a connection lost before it was seen is another transfer's.
-        let before = match stream.seen {
-            true => stream.retransmits,
-            false => look.retransmits,
-        };
-        stream.seen = true;
-        let again = look.retransmits.saturating_sub(before);
-        stream.retransmits = stream.retransmits.max(look.retransmits);
-        let segment = if look.mss == 0 { SEGMENT } else { look.mss };
-        again.saturating_mul(segment)
+        // Retransmissions before the first sample belong to an earlier transfer.
+        let last = stream.last.replace(tcp).unwrap_or(tcp);
+        tcp.since(&last, Role::Sender).retransmitted
     }
 
     fn remember_counters(&mut self) {
-        let last = self.marks.back();
-        if last.is_none_or(|last| self.now.at.saturating_sub(last.at) >= STEP) {
-            self.marks.push_back(self.now);
+        let last = self.history.back();
+        if last.is_none_or(|last| self.latest.at.saturating_sub(last.at) >= HISTORY_STEP) {
+            self.history.push_back(self.latest);
         }
-        let old = self.now.at.saturating_sub(MEMORY);
-        while self.marks.len() > 1 && self.marks[1].at <= old {
-            self.marks.pop_front();
+        let old = self.latest.at.saturating_sub(HISTORY_LENGTH);
+        // One entry at or before the start of the history stays, so that rates over all of it have a
+        // start.
+        while self.history.len() > 1 && self.history[1].at <= old {
+            self.history.pop_front();
         }
     }
 
-    /// Findings, when they took long enough; to be asked for after each scene.
-    pub(super) fn take_interval(&mut self, looks: &[TcpSample]) -> Option<TransferInterval> {
-        let Some(window) = &mut self.window else {
+    /// Ends the interval if it is long enough. To be called after each sample.
+    pub(super) fn take_interval(&mut self, samples: &[TcpSample]) -> Option<TransferInterval> {
+        let Some(open) = &mut self.open else {
             self.restart_interval();
             return None;
         };
-        window.scenes += 1;
-        window.trips += self.live;
-        let time = self.now.at.saturating_sub(window.from.at);
-        if window.scenes < FEWEST || time < SHORTEST.max(self.live * 2) {
+        open.samples_taken += 1;
+        open.rtt_sum += self.latest_rtt;
+        let stats = self.latest.since(&open.from);
+        if open.samples_taken < FEWEST_SAMPLES
+            || stats.time < SHORTEST_INTERVAL.max(self.latest_rtt * 2)
+        {
             return None;
         }
-        let window = *window;
-        let lost = self.now.bytes_retransmitted > window.from.bytes_retransmitted;
-        let sight = TransferInterval {
-            at: self.now.at,
-            time,
-            bottleneck: match self.dominant_bottleneck(time) {
-                // Seldom on each of many streams is often on all.
-                Bottleneck::Cwnd if lost || self.lost => Bottleneck::Loss,
-                class => class,
+        let open = *open;
+        let had_losses = stats.has_losses();
+        let interval = TransferInterval {
+            at: self.latest.at,
+            stats,
+            bottleneck: match self.dominant_bottleneck(stats.time) {
+                // Losses that are rare on each of many streams are frequent on all together.
+                Bottleneck::Cwnd if had_losses || self.had_losses => Bottleneck::Loss,
+                bottleneck => bottleneck,
             },
-            rate: self.now.rate_since(&window.from),
             rtt: Rtt {
-                min: self.base.get(),
-                smoothed: (window.trips / window.scenes).max(self.base.get()),
+                min: self.min_rtt_filter.get(),
+                smoothed: (open.rtt_sum / open.samples_taken).max(self.min_rtt_filter.get()),
             },
-            has_losses: lost,
-            is_recovering: lost || self.lost,
-            in_slow_start: looks.iter().any(|look| look.in_slow_start),
+            is_recovering: had_losses || self.had_losses,
+            in_slow_start: samples.iter().any(|tcp| tcp.in_slow_start),
         };
-        self.lost = lost;
+        self.had_losses = had_losses;
         self.restart_interval();
-        Some(sight)
+        Some(interval)
     }
 
-    /// The next sight begins now: something was changed.
+    /// Begins a new interval, because a setting was changed.
     pub(super) fn restart_interval(&mut self) {
-        self.window = Some(OpenInterval {
-            from: self.now,
-            scenes: 0,
-            trips: Duration::ZERO,
+        self.open = Some(OpenInterval {
+            from: self.latest,
+            samples_taken: 0,
+            rtt_sum: Duration::ZERO,
         });
     }
 
-    /// The class of the streams that together carry most.
+    /// The bottleneck whose streams together carry most.
     fn dominant_bottleneck(&self, time: Duration) -> Bottleneck {
-        let fresh = self.now.at.saturating_sub(time * 3);
+        // A stream that has moved nothing for three intervals keeps an outdated bottleneck.
+        let fresh = self.latest.at.saturating_sub(time * 3);
         let mut sums: Vec<(Bottleneck, u64)> = Vec::new();
         for stream in self.streams.values() {
-            let Some((_, verdict)) = stream.verdict.filter(|(at, _)| *at >= fresh) else {
+            let Some((_, classified)) = stream.classified.filter(|(at, _)| *at >= fresh) else {
                 continue;
             };
             match sums
                 .iter_mut()
-                .find(|(class, _)| *class == verdict.bottleneck)
+                .find(|(bottleneck, _)| *bottleneck == classified.bottleneck)
             {
-                Some((_, rate)) => *rate = rate.saturating_add(verdict.rate),
-                None => sums.push((verdict.bottleneck, verdict.rate)),
+                Some((_, rate)) => *rate = rate.saturating_add(classified.stats.rate()),
+                None => sums.push((classified.bottleneck, classified.stats.rate())),
             }
         }
         let most = sums.into_iter().max_by_key(|(_, rate)| *rate);
-        most.map_or(Bottleneck::Unknown, |(class, _)| class)
+        most.map_or(Bottleneck::Unknown, |(bottleneck, _)| bottleneck)
     }
 
-    /// Whether the path has become longer since this was asked.
+    /// Whether the route became longer since the last call.
     pub(super) fn take_path_lengthened(&mut self) -> bool {
-        std::mem::take(&mut self.longer)
+        std::mem::take(&mut self.path_lengthened)
     }
 
-    /// The path's round trip now.
+    /// Minimum and current round trip.
     pub(super) fn current_rtt(&self) -> Rtt {
         Rtt {
-            min: self.base.get(),
-            smoothed: self.live,
+            min: self.min_rtt_filter.get(),
+            smoothed: self.latest_rtt,
         }
     }
 
-    /// How far the transfer is.
+    /// Counters at the last sample.
     pub(super) fn counters(&self) -> TransferCounters {
-        self.now
+        self.latest
     }
 
-    /// How far it was then, or as early after as is remembered.
+    /// Counters at this time, or at the next time in the history.
     pub(super) fn counters_at(&self, at: Duration) -> TransferCounters {
-        let next = self.marks.partition_point(|mark| mark.at < at);
-        self.marks.get(next).copied().unwrap_or(self.now)
+        let next = self.history.partition_point(|counters| counters.at < at);
+        self.history.get(next).copied().unwrap_or(self.latest)
     }
 }
 
-/// The mean over all streams by what they have in flight: one that rests shows an old round trip.
-fn mean_rtt(looks: &[TcpSample]) -> Option<Duration> {
-    let known = || looks.iter().filter(|look| !look.smoothed_rtt.is_zero());
-    let weight = |look: &TcpSample| u128::from(look.in_flight).saturating_add(1);
+/// Mean round trip of all streams, weighted by the bytes in flight: an idle stream shows an old value.
+fn mean_rtt(samples: &[TcpSample]) -> Option<Duration> {
+    let known = || samples.iter().filter(|tcp| !tcp.smoothed_rtt.is_zero());
+    let weight = |tcp: &TcpSample| u128::from(tcp.in_flight).saturating_add(1);
     let all: u128 = known().map(weight).sum();
     let sum: u128 = known()
-        .map(|look| look.smoothed_rtt.as_micros().saturating_mul(weight(look)))
+        .map(|tcp| tcp.smoothed_rtt.as_micros().saturating_mul(weight(tcp)))
         .fold(0, u128::saturating_add);
     let mean = sum.checked_div(all)?;
     u64::try_from(mean).ok().map(Duration::from_micros)

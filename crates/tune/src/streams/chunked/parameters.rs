@@ -1,10 +1,10 @@
-//! The paper's parameters, and the readings of what its text leaves open.
+//! Parameters of the paper, and interpretations of points that its text leaves open.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The paper's parameters, with its defaults; the readings default to those with which ns-2 gives
-/// the paper's results.
+/// Parameters of the paper with its default values. The interpretations default to those with which ns-2
+/// reproduces the paper's results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChunkParameters {
     /// N0: streams of the first chunk, at least 1.
@@ -17,38 +17,38 @@ pub struct ChunkParameters {
     pub alpha: f64,
     /// β, above 0, below 1.
     pub beta: f64,
-    /// Δ: how long a chunk should take.
+    /// Δ: intended transfer time of a chunk.
     pub delta: Duration,
     /// ρ: weight of a new round trip in the running average, above 0, below 1.
     pub rho: f64,
-    /// Never more streams, at least 1.
+    /// Largest number of streams, at least 1.
     pub max_streams: u32,
-    /// When commands are sent whose answers give R.
+    /// Commands whose response times give R.
     pub rtt_commands: RttCommands,
-    /// The optimum that MI+ ends with.
+    /// Optimum that MI+ ends with.
     pub optimum: Optimum,
 }
 
-/// When the commands are sent whose response times give R (§3.3 does not say).
+/// Time at which the commands are sent whose response times give R (§3.3 does not say).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RttCommands {
-    /// While data flows, ten a second: R has the queue in it that the streams build. With these the
-    /// paper's modes end as they do in the paper.
+    /// Ten per second while data flows: R includes the queue that the streams build. With these the modes
+    /// end as in the paper.
     #[default]
     DuringChunks,
-    /// Between chunks, one each: the round trip of an idle path.
+    /// One before each chunk: R is the round trip of an idle path.
     BetweenChunks,
 }
 
 /// The optimum that MI+ "numerically derives" (§3.4, step v).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Optimum {
-    /// The number with the largest goodput by equation (1), both of its terms. With this MI+ ends as
-    /// in the paper.
+    /// The number with the largest goodput by both terms of equation (1). With this MI+ ends as in the
+    /// paper.
     #[default]
     BothTerms,
-    /// The number with the largest second term of equation (1), as the text says. That term only
-    /// falls, so that this is always one stream.
+    /// The number with the largest second term of equation (1), as the text says. That term always falls
+    /// with N, so that the result is always one stream.
     SecondTerm,
 }
 
@@ -69,12 +69,12 @@ impl Default for ChunkParameters {
     }
 }
 
-/// A text that says no parameters.
+/// A text that does not describe parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterError {
-    /// The key that was meant, or what stands where one should.
+    /// The key, or the text in its place.
     pub key: String,
-    /// Allowed values, in plain words.
+    /// Allowed values, for people.
     pub allowed: &'static str,
 }
 
@@ -98,18 +98,17 @@ const DELTA: &str = "a time from 100ms to 1h, such as 10s";
 const ROUND_TRIPS: &str = "flowing (while data flows) or between (chunks)";
 const OPTIMUM: &str = "both (terms of equation 1) or second (alone)";
 
-/// Most streams that may be asked for.
+/// Largest number of streams that a user may set.
 const MOST_STREAMS: u32 = 1024;
 const SHORTEST_DELTA: Duration = Duration::from_millis(100);
 const LONGEST_DELTA: Duration = Duration::from_secs(3600);
 
 impl ChunkParameters {
-    /// Reads `eta=0.7,delta=5s,...` over the defaults. Keys: `n0`, `eta`, `gamma`, `alpha`, `beta`,
-    /// `delta`, `rho`, `most`, `rtt` (`flowing`, `between`), `optimum` (`both`, `second`). An empty
-    /// text is the defaults.
+    /// Parses `eta=0.7,delta=5s,...`; missing keys keep their defaults. Keys: `n0`, `eta`, `gamma`, `alpha`,
+    /// `beta`, `delta`, `rho`, `most`, `rtt` (`flowing`, `between`), `optimum` (`both`, `second`).
     ///
     /// # Errors
-    /// A key that is not known, or a value out of its range; both are named.
+    /// An unknown key, or a value outside its range. The error names both.
     pub fn parse(text: &str) -> Result<Self, ParameterError> {
         let mut parameters = Self::default();
         let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
@@ -117,6 +116,7 @@ impl ChunkParameters {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             parameters.set(key.trim(), value.trim())?;
         }
+        // The keys come in any order: their relation is checked at the end.
         if parameters.initial_streams > parameters.max_streams {
             return Err(wrong("n0", "no more than 'most'"));
         }
@@ -165,8 +165,9 @@ impl ChunkParameters {
         Ok(())
     }
 
-    /// The same with everything in its range; what is no number is the paper's.
+    /// The same parameters clamped to their ranges; NaN and infinity become the paper's value.
     pub(super) fn bounded(self) -> Self {
+        // Programs may set the fields without the parser.
         let paper = Self::default();
         let within = |number: f64, least: f64, largest: f64, otherwise: f64| {
             if number.is_finite() {
@@ -197,7 +198,7 @@ fn wrong(key: &str, allowed: &'static str) -> ParameterError {
     }
 }
 
-/// A chunk's time, `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
+/// Parses the time of a chunk: `10s`, `500ms`, `2m`, `1h`; a plain number is seconds.
 fn delta(text: &str) -> Option<Duration> {
     let time = units::seconds(text).ok()?;
     (SHORTEST_DELTA..=LONGEST_DELTA)
@@ -212,14 +213,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_papers_defaults() {
+    fn an_empty_text_gives_the_papers_defaults() {
         let parameters = ChunkParameters::parse("").unwrap();
         assert_eq!(parameters, ChunkParameters::default());
         assert_eq!(parameters.bounded(), parameters);
     }
 
     #[test]
-    fn every_key() {
+    fn every_key_is_parsed() {
         let text = "n0=2, eta=0.7,gamma=3,alpha=4,beta=0.25,delta=500ms,rho=0.2,most=64,\
                     rtt=between,optimum=second";
         let expected = ChunkParameters {
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn chunk_times_are_parsed_with_or_without_a_unit() {
         let delta = |text: &str| ChunkParameters::parse(&format!("delta={text}")).map(|p| p.delta);
         assert_eq!(delta("5"), Ok(Duration::from_secs(5)));
         assert_eq!(delta("2m"), Ok(Duration::from_secs(120)));
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_range() {
+    fn an_invalid_value_is_reported_with_its_allowed_range() {
         for (text, key, allowed) in [
             ("eta=0", "eta", ETA),
             ("eta=1.01", "eta", ETA),
@@ -280,12 +281,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_answered(text in "\\PC{0,40}") {
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,40}") {
             let _ = ChunkParameters::parse(&text);
         }
 
         #[test]
-        fn what_is_read_needs_no_bounds(text in "(eta|gamma|beta|rho|delta|n0)=[0-9.]{1,5}") {
+        fn parsed_values_are_within_their_ranges(text in "(eta|gamma|beta|rho|delta|n0)=[0-9.]{1,5}") {
             if let Ok(parameters) = ChunkParameters::parse(&text) {
                 let bounded = parameters.bounded();
                 prop_assert!((bounded.eta - parameters.eta).abs() <= 0.01);

@@ -1,15 +1,15 @@
-//! How many streams a transfer opens where nothing is known of its path but the round trip.
+//! Initial number of streams when only the round trip of the path is known.
 //!
-//! A slow start doubles the window once a round trip, so that a long path is nearly empty at first:
-//! several streams that start together fill it earlier (20 Mbit/s with one and 240 with eight in the
-//! first two seconds of a path of 1 Gbit/s and 200 ms). They also cover for a lost segment's recovery,
-//! and for buffers that stop growing. What is too many later is given back by [`auto`](super::auto).
+//! Slow start doubles the window once per round trip, so that a long path is nearly empty at first. Several
+//! streams that start together fill it earlier: in the first two seconds on a path of 1 Gbit/s and 200 ms, one
+//! stream reaches 20 Mbit/s and eight reach 240 Mbit/s. They also make up for each other's loss recovery and
+//! for buffers that stop growing. [`auto`](super::auto) later closes the streams that are too many.
 
 use std::time::Duration;
 
 use crate::prior::{MIN_BYTES_PER_STREAM, Prior, part_count};
 
-/// Round trips up to which a number of streams is right, and that number.
+/// Upper bounds of the round trip and the number of streams below them.
 const FIRST: [(Duration, u32); 4] = [
     (Duration::from_millis(5), 1),
     (Duration::from_millis(20), 2),
@@ -19,12 +19,13 @@ const FIRST: [(Duration, u32); 4] = [
 /// Streams on longer paths.
 const LONGEST: u32 = 16;
 
-/// Streams to open together for a transfer of `bytes` (if known) in blocks of `block` bytes, over a
-/// path with the control connection's round trip `rtt`: at least 1, at most `most`, never more than
-/// the file has blocks or [pieces](PIECE), whichever are larger. Nothing else is known.
+/// Knowledge for a transfer of `bytes` (if known) in blocks of `block` bytes over a path with round trip
+/// `rtt`, as the control connection measured it. Only the number of streams is set: at least 1, at most
+/// `most`, and at most one per block or per [`MIN_BYTES_PER_STREAM`], whichever is larger.
 pub fn prior_from_rtt(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> Prior {
     let below = |(limit, _): &&(Duration, u32)| rtt < *limit;
     let streams = FIRST.iter().find(below).map_or(LONGEST, |(_, n)| *n);
+    // A stream without a whole block of its own would carry nothing.
     let piece = u64::try_from(block)
         .unwrap_or(u64::MAX)
         .max(MIN_BYTES_PER_STREAM);

@@ -10,7 +10,7 @@ fn streams(rtt: Duration, bytes: Option<u64>, block: usize, most: u32) -> u32 {
 }
 
 #[test]
-fn longer_paths_begin_with_more() {
+fn longer_paths_begin_with_more_streams() {
     let first_streams = [1, 5, 20, 60, 120, 500].map(|rtt| streams(ms(rtt), None, 1 << 20, 64));
     assert_eq!(first_streams, [1, 2, 4, 8, 16, 16]);
     assert_eq!(
@@ -20,7 +20,7 @@ fn longer_paths_begin_with_more() {
 }
 
 #[test]
-fn a_small_file_gets_no_stream_without_a_piece() {
+fn a_small_file_gets_at_most_one_stream_per_part() {
     let streams = |bytes, block| streams(ms(200), Some(bytes), block, 64);
     assert_eq!(streams(0, 1 << 16), 1);
     assert_eq!(streams(1 << 20, 1 << 16), 4);
@@ -29,7 +29,7 @@ fn a_small_file_gets_no_stream_without_a_piece() {
 
 proptest! {
     #[test]
-    fn never_none_never_more_than_allowed(rtt in 0_u64..10_000, bytes: Option<u64>, block: usize, most: u32) {
+    fn the_number_of_streams_is_always_within_its_bounds(rtt in 0_u64..10_000, bytes: Option<u64>, block: usize, most: u32) {
         let streams = streams(ms(rtt), bytes, block, most);
         prop_assert!(streams >= 1 && streams <= most.max(1));
     }

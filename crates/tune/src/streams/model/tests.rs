@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The paper's base setting (section 4) with the round trip that its MI mode ends with in ns-2, in
-/// packets of 1460 bytes of payload.
+/// The paper's base setting (section 4) in packets of 1460 bytes of payload, with the round trip at the end
+/// of its MI mode in ns-2.
 const PAPER: ModelPath = ModelPath {
     bandwidth: 100e6 / 8.0 / 1500.0,
     rtt: 0.1334,
@@ -17,17 +17,17 @@ fn near(value: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn both_terms_of_equation_1() {
-    // One connection: 44.9 packets a round trip of 133.4 ms.
+fn both_terms_of_equation_1_have_the_papers_values() {
+    // One connection sends 44.9 packets per round trip of 133.4 ms.
     near(PAPER.goodput(1), 65_536.0 / 1460.0 / 0.1334, 1e-12);
-    // 32: the path is full, but for what is lost.
+    // 32 connections fill the path except for losses.
     near(PAPER.goodput(32), PAPER.bandwidth, 0.002);
     assert!(PAPER.goodput(32) < PAPER.bandwidth);
     assert_eq!(PAPER.goodput(0), 0.0);
 }
 
 #[test]
-fn the_second_term_is_the_bandwidth_less_what_is_lost() {
+fn the_second_term_is_the_bandwidth_without_losses() {
     for connections in [1, 2, 25, 32, 100, 500] {
         let expected = PAPER.bandwidth * (1.0 - PAPER.loss(connections));
         near(PAPER.loss_bound(connections), expected, 1e-9);
@@ -35,7 +35,7 @@ fn the_second_term_is_the_bandwidth_less_what_is_lost() {
 }
 
 #[test]
-fn the_papers_25_is_where_the_windows_stop_to_limit() {
+fn the_papers_25_connections_are_where_windows_stop_limiting() {
     assert_eq!(PAPER.best_connections(256), 25);
     assert_eq!(PAPER.best_connections(20), 20);
     assert_eq!(PAPER.best_connections(1), 1);
@@ -43,7 +43,7 @@ fn the_papers_25_is_where_the_windows_stop_to_limit() {
 }
 
 #[test]
-fn a_path_of_nothing_carries_nothing() {
+fn an_empty_path_has_no_goodput() {
     let nothing = ModelPath {
         bandwidth: f64::NAN,
         rtt: 0.0,
@@ -55,7 +55,7 @@ fn a_path_of_nothing_carries_nothing() {
     assert_eq!(bandwidth(1.0, 0, 0.1), 0.0);
 }
 
-/// Any number there is.
+/// Any f64, including NaN and infinity.
 fn any_number() -> impl Strategy<Value = f64> {
     prop_oneof![
         any::<f64>(),
@@ -77,7 +77,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn always_finite(
+    fn every_result_is_finite(
         bandwidth in any_number(), rtt in any_number(), window in any_number(), n: u32,
     ) {
         let path = ModelPath { bandwidth, rtt, window };
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn more_windows_carry_more_and_more_shares_lose_more(path in real_path(), n in 1_u32..2000) {
+    fn the_window_term_rises_and_the_loss_term_falls_with_connections(path in real_path(), n in 1_u32..2000) {
         prop_assert!(path.window_bound(n + 1) > path.window_bound(n));
         prop_assert!(path.loss_bound(n + 1) <= path.loss_bound(n) * (1.0 + 1e-12));
         prop_assert!(path.loss(n + 1) >= path.loss(n));
@@ -100,13 +100,13 @@ proptest! {
     }
 
     #[test]
-    fn a_wider_path_carries_no_less(path in real_path(), n in 1_u32..2000, more in 1.0..10.0_f64) {
+    fn more_bandwidth_never_lowers_goodput(path in real_path(), n in 1_u32..2000, more in 1.0..10.0_f64) {
         let wider = ModelPath { bandwidth: path.bandwidth * more, ..path };
         prop_assert!(wider.goodput(n) >= path.goodput(n) * (1.0 - 1e-12));
     }
 
     #[test]
-    fn no_number_is_better_than_the_best(path in real_path(), most in 1_u32..300) {
+    fn no_number_of_connections_beats_the_best(path in real_path(), most in 1_u32..300) {
         let best = path.best_connections(most);
         for n in 1..=most {
             let (here, there) = (path.goodput(best), path.goodput(n));
@@ -115,16 +115,16 @@ proptest! {
     }
 
     #[test]
-    fn the_bandwidth_is_found_again(path in real_path(), n in 1_u32..500) {
+    fn the_inverse_finds_the_bandwidth(path in real_path(), n in 1_u32..500) {
         let carried = path.loss_bound(n);
-        // Where the equations have no answer, none is found.
+        // Where the equations have no solution, no bandwidth is found.
         prop_assume!(path.loss(n) < 0.9);
         let found = bandwidth(carried, n, path.rtt);
         prop_assert!((found / path.bandwidth - 1.0).abs() < 1e-6, "{found} of {path:?}");
     }
 
     #[test]
-    fn what_was_found_carries_the_goodput(goodput in 1e-3..1e8_f64, n in 1_u32..500, rtt in 1e-4..2.0_f64) {
+    fn the_found_bandwidth_gives_the_goodput(goodput in 1e-3..1e8_f64, n in 1_u32..500, rtt in 1e-4..2.0_f64) {
         let path = ModelPath { bandwidth: bandwidth(goodput, n, rtt), rtt, window: 1.0 };
         prop_assert!(path.bandwidth >= goodput * (1.0 - 1e-9));
         prop_assert!((path.loss_bound(n) / goodput - 1.0).abs() < 1e-6);

@@ -1,4 +1,4 @@
-//! Scripted looks for each rule, to act and not to act.
+//! Scripted samples for each rule: where it applies and where it does not.
 
 mod clamps;
 mod properties;
@@ -19,7 +19,7 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Linux 6.18 as it ships, unprivileged.
+/// Linux 6.18 with its default settings, unprivileged.
 fn shipped() -> HostBufferLimits {
     HostBufferLimits {
         max_settable_send: 8 * MB,
@@ -38,22 +38,22 @@ fn privileged() -> HostBufferLimits {
     }
 }
 
-/// Looks at a stream as often as is asked for, until `until`; what was decided.
-fn watch(
-    auto: &mut BufferTuner,
+/// Samples a stream as often as the tuner asks until `until`; returns the decisions.
+fn decisions_until(
+    tuner: &mut BufferTuner,
     until: Duration,
-    mut look: impl FnMut(Duration) -> TcpSample,
+    mut sample: impl FnMut(Duration) -> TcpSample,
 ) -> Vec<BufferDecision> {
     let mut at = Duration::ZERO;
     let mut decisions = Vec::new();
     while at <= until {
-        decisions.extend(auto.on_sample(&look(at)));
-        at += auto.next_sample_in();
+        decisions.extend(tuner.on_sample(&sample(at)));
+        at += tuner.next_sample_in();
     }
     decisions
 }
 
-fn changes(decisions: &[BufferDecision]) -> Vec<BufferSetting> {
+fn settings(decisions: &[BufferDecision]) -> Vec<BufferSetting> {
     decisions.iter().filter_map(|d| d.setting).collect()
 }
 
@@ -61,7 +61,7 @@ fn limiters(decisions: &[BufferDecision]) -> Vec<Limiter> {
     decisions.iter().map(|d| d.limiter).collect()
 }
 
-/// Bytes that a steady rate, bytes per second, has moved.
+/// Bytes that a constant rate, bytes per second, has moved.
 fn moved(rate: u64, at: Duration) -> u64 {
     units::bytes_in(rate, at)
 }

@@ -1,7 +1,7 @@
-//! Scripted paths for each rule, to act and not to act.
+//! Scripted paths for each rule: where it applies and where it does not.
 
 mod growing;
-mod known;
+mod prior;
 mod properties;
 mod queueing;
 
@@ -26,21 +26,21 @@ fn limits(most: u32) -> AutoLimits {
     }
 }
 
-/// Effect of a path on all streams together at one moment.
+/// Effect of a scripted path on all streams together at one moment.
 #[derive(Debug, Clone, Copy)]
 struct ScriptedFlow {
-    /// Payload, bytes per second.
+    /// Goodput, bytes per second.
     rate: u64,
     rtt: Duration,
-    /// Of the segments, sent again.
+    /// Part of the segments that is retransmitted.
     loss: f64,
-    /// Of the time, held by the receiver's window.
-    held: f64,
-    /// The writers wait for room in their buffers.
-    pressed: bool,
+    /// Part of the time in which the receiver's window is full.
+    window_full: f64,
+    /// The writers wait for space in their send buffers.
+    buffers_full: bool,
     /// The writers have nothing to write for most of the time.
-    idle: bool,
-    starting: bool,
+    writers_idle: bool,
+    in_slow_start: bool,
 }
 
 impl Default for ScriptedFlow {
@@ -50,36 +50,36 @@ impl Default for ScriptedFlow {
             rate: 12_500_000,
             rtt: ms(50),
             loss: 0.0,
-            held: 0.0,
-            pressed: false,
-            idle: false,
-            starting: false,
+            window_full: 0.0,
+            buffers_full: false,
+            writers_idle: false,
+            in_slow_start: false,
         }
     }
 }
 
-/// Question to the path.
+/// State of the transfer that a scripted path depends on.
 #[derive(Debug, Clone, Copy)]
 struct PathQuery<'a> {
     at: Duration,
     streams: u32,
-    control: &'a str,
-    pace: Option<u64>,
+    congestion_control: &'a str,
+    pacing_rate: Option<u64>,
 }
 
 /// A transfer over a scripted path.
 struct ScriptedTransfer {
-    auto: AutoTuner,
+    tuner: AutoTuner,
     at: Duration,
     streams: u32,
-    control: String,
-    pace: Option<u64>,
-    moved: u64,
-    /// Segments sent again by each stream.
-    resent: Vec<f64>,
-    held: Duration,
+    congestion_control: String,
+    pacing_rate: Option<u64>,
+    bytes_moved: u64,
+    /// Segments retransmitted by each stream.
+    retransmitted: Vec<f64>,
+    window_full: Duration,
     busy: Duration,
-    left: Option<u64>,
+    bytes_left: Option<u64>,
     rate_limit: Option<u64>,
     decisions: Vec<TransferDecision>,
 }
@@ -89,51 +89,53 @@ impl ScriptedTransfer {
         Self::with(AutoTuner::new(limits, streams), streams)
     }
 
-    /// With `streams` streams there.
-    fn with(auto: AutoTuner, streams: u32) -> Self {
+    /// A transfer with `streams` open streams.
+    fn with(tuner: AutoTuner, streams: u32) -> Self {
         Self {
-            auto,
+            tuner,
             at: Duration::ZERO,
             streams,
-            control: "cubic".to_owned(),
-            pace: None,
-            moved: 0,
-            resent: Vec::new(),
-            held: Duration::ZERO,
+            congestion_control: "cubic".to_owned(),
+            pacing_rate: None,
+            bytes_moved: 0,
+            retransmitted: Vec::new(),
+            window_full: Duration::ZERO,
             busy: Duration::ZERO,
-            left: None,
+            bytes_left: None,
             rate_limit: None,
             decisions: Vec::new(),
         }
     }
 
-    /// Lets time pass until `until`.
+    /// Advances time to `until`.
     fn run(&mut self, until: Duration, path: impl Fn(PathQuery<'_>) -> ScriptedFlow) {
         while self.at < until {
-            let step = self.auto.next_sample_in();
+            let step = self.tuner.next_sample_in();
             self.at += step;
             let flow = path(PathQuery {
                 at: self.at,
                 streams: self.streams,
-                control: &self.control,
-                pace: self.pace,
+                congestion_control: &self.congestion_control,
+                pacing_rate: self.pacing_rate,
             });
-            self.pass(step, &flow);
-            self.look(&flow);
+            self.advance(step, &flow);
+            self.take_sample(&flow);
         }
     }
 
-    fn pass(&mut self, step: Duration, flow: &ScriptedFlow) {
-        let moved = units::bytes_in(flow.rate, step);
-        self.moved += moved;
-        self.left = self.left.map(|left| left.saturating_sub(moved));
-        self.resent.resize(self.streams as usize, 0.0);
-        let lost = moved as f64 / 1448.0 * flow.loss / f64::from(self.streams);
-        for resent in &mut self.resent {
-            *resent += lost;
+    fn advance(&mut self, step: Duration, flow: &ScriptedFlow) {
+        let bytes_moved = units::bytes_in(flow.rate, step);
+        self.bytes_moved += bytes_moved;
+        self.bytes_left = self
+            .bytes_left
+            .map(|bytes_left| bytes_left.saturating_sub(bytes_moved));
+        self.retransmitted.resize(self.streams as usize, 0.0);
+        let lost = bytes_moved as f64 / 1448.0 * flow.loss / f64::from(self.streams);
+        for retransmitted in &mut self.retransmitted {
+            *retransmitted += lost;
         }
-        self.held += step.mul_f64(flow.held);
-        self.busy += step.mul_f64(if flow.idle { 0.2 } else { 1.0 });
+        self.window_full += step.mul_f64(flow.window_full);
+        self.busy += step.mul_f64(if flow.writers_idle { 0.2 } else { 1.0 });
     }
 
     #[allow(
@@ -141,64 +143,74 @@ impl ScriptedTransfer {
         clippy::cast_sign_loss,
         reason = "whole segments"
     )]
-    fn looks(&self, flow: &ScriptedFlow) -> Vec<TcpSample> {
+    fn samples(&self, flow: &ScriptedFlow) -> Vec<TcpSample> {
         let streams = u64::from(self.streams);
         let in_flight = units::bytes_in(flow.rate, flow.rtt) / streams;
-        let look = |(stream, resent): (u64, &f64)| TcpSample {
+        let stream_sample = |(stream, retransmitted): (u64, &f64)| TcpSample {
             stream,
             at: self.at,
-            bytes: self.moved / streams,
+            bytes_acked: self.bytes_moved / streams,
             smoothed_rtt: flow.rtt,
             min_rtt: ms(50),
             send_buffer: 4 * MB,
-            send_queue_memory: if flow.pressed { 4 * MB } else { MB },
-            unsent: if flow.pressed || flow.idle { 0 } else { MB },
-            in_flight: if flow.idle { in_flight / 2 } else { in_flight },
+            send_queue_memory: if flow.buffers_full { 4 * MB } else { MB },
+            unsent: if flow.buffers_full || flow.writers_idle {
+                0
+            } else {
+                MB
+            },
+            in_flight: if flow.writers_idle {
+                in_flight / 2
+            } else {
+                in_flight
+            },
             cwnd: in_flight,
-            in_slow_start: flow.starting,
+            in_slow_start: flow.in_slow_start,
             peer_window: 6 * MB,
             busy_time: self.busy,
-            rwnd_limited: self.held,
-            retransmits: *resent as u64,
+            rwnd_limited: self.window_full,
+            retransmits: *retransmitted as u64,
             mss: 1448,
             ..TcpSample::default()
         };
-        (0..).zip(&self.resent).map(look).collect()
+        (0..).zip(&self.retransmitted).map(stream_sample).collect()
     }
 
-    fn look(&mut self, flow: &ScriptedFlow) {
-        let looks = self.looks(flow);
-        let control = self.control.clone();
-        let decisions = self.auto.on_sample(&TransferSample {
+    fn take_sample(&mut self, flow: &ScriptedFlow) {
+        let samples = self.samples(flow);
+        let congestion_control = self.congestion_control.clone();
+        let decisions = self.tuner.on_sample(&TransferSample {
             at: self.at,
-            bytes_moved: self.moved,
-            bytes_left: self.left,
-            streams: &looks,
+            bytes_moved: self.bytes_moved,
+            bytes_left: self.bytes_left,
+            streams: &samples,
             streams_opening: 0,
-            congestion_control: &control,
+            congestion_control: &congestion_control,
             rate_limit: self.rate_limit,
         });
         for decision in &decisions {
             match decision.setting.clone() {
                 Some(TransferSetting::Streams(streams)) => self.streams = streams,
-                Some(TransferSetting::CongestionControl(control)) => self.control = control,
-                Some(TransferSetting::PacingRate(pace)) => self.pace = pace,
+                Some(TransferSetting::CongestionControl(congestion_control)) => {
+                    self.congestion_control = congestion_control;
+                }
+                Some(TransferSetting::PacingRate(pacing_rate)) => self.pacing_rate = pacing_rate,
                 None => {}
             }
         }
         self.decisions.extend(decisions);
     }
 
-    fn steps(&self) -> Vec<TransferSetting> {
-        let steps = self.decisions.iter().filter_map(|d| d.setting.clone());
-        steps.collect()
+    fn settings(&self) -> Vec<TransferSetting> {
+        let settings = self.decisions.iter().filter_map(|d| d.setting.clone());
+        settings.collect()
     }
 
     fn limiter(&self) -> Limiter {
-        self.auto.verdict().limiter
+        self.tuner.verdict().limiter
     }
 
     fn remedy(&self) -> String {
-        self.auto.verdict().remedy.unwrap_or_default()
+        self.tuner.verdict().remedy.unwrap_or_default()
     }
 }

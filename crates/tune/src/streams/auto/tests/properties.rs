@@ -1,11 +1,11 @@
-//! Properties that hold whatever the looks say.
+//! Properties that hold for arbitrary samples.
 
 use proptest::prelude::*;
 
 use super::*;
 
 prop_compose! {
-    fn looks()(
+    fn samples()(
         fields in proptest::collection::vec(
             (any::<[u64; 8]>(), any::<bool>(), 0_u64..6, 0_u64..1 << 40),
             0..6,
@@ -14,7 +14,7 @@ prop_compose! {
         fields.into_iter().map(|(n, slow_start, stream, us)| TcpSample {
             stream,
             at: Duration::from_micros(us),
-            bytes: n[0],
+            bytes_acked: n[0],
             smoothed_rtt: Duration::from_micros(n[1] >> 30),
             min_rtt: Duration::from_micros(n[2] >> 30),
             send_buffer: n[3],
@@ -35,27 +35,27 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Zero, huge, stale, out of order, going back, appearing and vanishing.
+    /// Samples that are zero, huge, stale or out of order, of streams that appear and vanish.
     #[test]
-    fn limits_hold_whatever_is_seen(
+    fn limits_hold_for_arbitrary_samples(
         least in 0_u32..8,
         most in 0_u32..80,
-        first: u32,
+        first_decisions: u32,
         scenes in proptest::collection::vec(
-            (looks(), 0_u64..400_000, any::<u64>(), any::<Option<u64>>(), 0_u32..3, any::<Option<u64>>()),
+            (samples(), 0_u64..400_000, any::<u64>(), any::<Option<u64>>(), 0_u32..3, any::<Option<u64>>()),
             0..60,
         ),
         refused in 0_usize..60,
     ) {
-        let mut auto = AutoTuner::new(AutoLimits { min_streams: least, ..limits(most) }, first);
+        let mut tuner = AutoTuner::new(AutoLimits { min_streams: least, ..limits(most) }, first_decisions);
         let mut at = Duration::ZERO;
         let (least, mut most) = (least.max(1), most.max(least.max(1)));
-        for (n, (looks, step, moved, left, opening, rate_limit)) in scenes.iter().enumerate() {
-            // One in eight goes back in time.
+        for (n, (samples, step, bytes_moved, bytes_left, in_opening, rate_limit)) in scenes.iter().enumerate() {
+            // One sample in eight goes back in time.
             let step = Duration::from_micros(*step);
             at = if n % 8 == 7 { at.saturating_sub(step) } else { at + step };
-            let decisions = auto.on_sample(&TransferSample {
-                at, bytes_moved: *moved, bytes_left: *left, streams: looks, streams_opening: *opening,
+            let decisions = tuner.on_sample(&TransferSample {
+                at, bytes_moved: *bytes_moved, bytes_left: *bytes_left, streams: samples, streams_opening: *in_opening,
                 congestion_control: "cubic", rate_limit: *rate_limit,
             });
             for decision in decisions {
@@ -71,14 +71,14 @@ proptest! {
                     Some(TransferSetting::PacingRate(_)) | None => {}
                 }
             }
-            let due = auto.next_sample_in();
+            let due = tuner.next_sample_in();
             prop_assert!(due >= ms(25) && due <= ms(250));
             if n == refused {
-                auto.on_stream_refused(1);
+                tuner.on_stream_refused(1);
                 most = 1;
             }
         }
-        let verdict = auto.verdict();
+        let verdict = tuner.verdict();
         prop_assert!(verdict.streams >= 1 && verdict.streams <= most.max(1));
     }
 }

@@ -1,15 +1,19 @@
-//! Full paths: whose the queue is, the pace, and streams that are too many.
+//! Full paths: ownership of the queue, pacing, and surplus streams.
 
 use super::*;
 
 const RATE: u64 = 12_500_000;
 
-/// A path of `RATE` with a queue that is ours: it is there unless less is sent.
-fn own(now: PathQuery<'_>) -> ScriptedFlow {
-    let full = now.pace.is_none_or(|pace| pace > RATE + RATE / 100);
+/// A path of `RATE` whose queue is the transfer's own: it drains when the transfer sends less.
+fn own_queue(now: PathQuery<'_>) -> ScriptedFlow {
+    let full = now
+        .pacing_rate
+        .is_none_or(|pacing_rate| pacing_rate > RATE + RATE / 100);
     ScriptedFlow {
-        rate: now.pace.map_or(RATE, |pace| pace.min(RATE)),
-        // No round trip stays the same in a queue.
+        rate: now
+            .pacing_rate
+            .map_or(RATE, |pacing_rate| pacing_rate.min(RATE)),
+        // A queue makes the round trip vary.
         rtt: if full {
             ms(150 + now.at.as_secs() % 4 * 10)
         } else {
@@ -20,151 +24,156 @@ fn own(now: PathQuery<'_>) -> ScriptedFlow {
 }
 
 #[test]
-fn a_queue_of_our_own_is_drained_and_kept_short() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.run(ms(20_000), own);
-    let steps = world.steps();
-    assert_eq!(steps[0], TransferSetting::PacingRate(Some(RATE / 4 * 3)));
-    let TransferSetting::PacingRate(Some(pace)) = steps[1] else {
-        unreachable!("{steps:?}");
+fn the_transfers_own_queue_is_drained_and_kept_short() {
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(20_000), own_queue);
+    let settings = transfer.settings();
+    assert_eq!(settings[0], TransferSetting::PacingRate(Some(RATE / 4 * 3)));
+    let TransferSetting::PacingRate(Some(pacing_rate)) = settings[1] else {
+        unreachable!("{settings:?}");
     };
-    assert!(pace.abs_diff(RATE) < RATE / 50, "{pace}");
+    assert!(pacing_rate.abs_diff(RATE) < RATE / 50, "{pacing_rate}");
     assert!(
-        world
+        transfer
             .decisions
             .iter()
-            .any(|d| d.reason.contains("the queue was ours"))
+            .any(|d| d.reason.contains("the queue was our own"))
     );
     assert!(
-        world
-            .pace
-            .is_some_and(|pace| pace.abs_diff(RATE) < RATE / 50)
+        transfer
+            .pacing_rate
+            .is_some_and(|pacing_rate| pacing_rate.abs_diff(RATE) < RATE / 50)
     );
-    assert_eq!(world.limiter(), Limiter::CongestionWindow);
-    // A full path is all there is.
-    assert_eq!(world.auto.verdict().remedy, None);
+    assert_eq!(transfer.limiter(), Limiter::CongestionWindow);
+    // There is no remedy for a full path.
+    assert_eq!(transfer.tuner.verdict().remedy, None);
 }
 
 #[test]
-fn others_queue_is_left_to_tcp_and_shared_with_one_stream() {
-    let mut world = ScriptedTransfer::new(limits(64), 4);
-    world.run(ms(60_000), |now| ScriptedFlow {
-        rate: now.pace.unwrap_or(RATE).min(RATE),
+fn with_cross_traffic_pacing_ends_and_one_stream_stays() {
+    let mut transfer = ScriptedTransfer::new(limits(64), 4);
+    transfer.run(ms(60_000), |now| ScriptedFlow {
+        rate: now.pacing_rate.unwrap_or(RATE).min(RATE),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.pace, None);
-    assert_eq!(world.streams, 1);
+    assert_eq!(transfer.pacing_rate, None);
+    assert_eq!(transfer.streams, 1);
     let asked =
         |d: &&TransferDecision| matches!(d.setting, Some(TransferSetting::PacingRate(Some(_))));
-    let times: Vec<u64> = world
+    let times: Vec<u64> = transfer
         .decisions
         .iter()
         .filter(asked)
         .map(|d| d.at.as_secs())
         .collect();
     assert!(times.len() >= 3 && times.len() <= 7, "{times:?}");
-    // Asked at intervals that differ.
+    // The times between drains differ.
     let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| *gap >= 4), "{gaps:?}");
 }
 
 #[test]
-fn a_pace_is_lifted_when_others_come() {
-    let mut world = ScriptedTransfer::new(limits(64), 1);
-    world.run(ms(10_000), own);
-    assert!(world.pace.is_some());
-    world.decisions.clear();
-    world.run(ms(10_500), |_| ScriptedFlow {
+fn pacing_ends_when_cross_traffic_arrives() {
+    let mut transfer = ScriptedTransfer::new(limits(64), 1);
+    transfer.run(ms(10_000), own_queue);
+    assert!(transfer.pacing_rate.is_some());
+    transfer.decisions.clear();
+    transfer.run(ms(10_500), |_| ScriptedFlow {
         rate: RATE / 2,
         rtt: ms(160),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps(), [TransferSetting::PacingRate(None)]);
+    assert_eq!(transfer.settings(), [TransferSetting::PacingRate(None)]);
 }
 
 #[test]
-fn a_pace_is_lifted_when_the_path_becomes_faster() {
-    let mut world = ScriptedTransfer::new(limits(1), 1);
-    world.run(ms(10_000), own);
-    world.run(ms(13_000), |now| ScriptedFlow {
-        rate: now.pace.unwrap_or(4 * RATE),
+fn pacing_ends_when_the_path_becomes_faster() {
+    let mut transfer = ScriptedTransfer::new(limits(1), 1);
+    transfer.run(ms(10_000), own_queue);
+    transfer.run(ms(13_000), |now| ScriptedFlow {
+        rate: now.pacing_rate.unwrap_or(4 * RATE),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.pace, None);
+    assert_eq!(transfer.pacing_rate, None);
     assert!(
-        world
+        transfer
             .decisions
             .iter()
-            .any(|d| d.reason.contains("the path is faster"))
+            .any(|d| d.reason.contains("the path became faster"))
     );
 }
 
 #[test]
-fn a_short_queue_and_one_that_may_not_be_paced_are_left_alone() {
-    let mut world = ScriptedTransfer::new(
+fn a_short_queue_is_not_drained_nor_any_without_permission_to_pace() {
+    let mut transfer = ScriptedTransfer::new(
         AutoLimits {
             may_pace: false,
             ..limits(64)
         },
         1,
     );
-    world.run(ms(20_000), own);
-    assert_eq!(world.steps(), []);
+    transfer.run(ms(20_000), own_queue);
+    assert_eq!(transfer.settings(), []);
 }
 
 #[test]
-fn surplus_streams_are_given_back_on_a_full_path() {
-    let mut world = ScriptedTransfer::new(limits(64), 16);
-    world.run(ms(40_000), own);
-    assert_eq!(world.streams, 1, "{:#?}", world.decisions);
+fn surplus_streams_are_closed_on_a_full_path() {
+    let mut transfer = ScriptedTransfer::new(limits(64), 16);
+    transfer.run(ms(40_000), own_queue);
+    assert_eq!(transfer.streams, 1, "{:#?}", transfer.decisions);
 }
 
 #[test]
-fn streams_that_are_needed_come_back() {
-    let mut world = ScriptedTransfer::new(limits(64), 4);
-    world.run(ms(30_000), |now| ScriptedFlow {
+fn streams_that_are_needed_are_opened_again() {
+    let mut transfer = ScriptedTransfer::new(limits(64), 4);
+    transfer.run(ms(30_000), |now| ScriptedFlow {
         rate: RATE / 4 * u64::from(now.streams.min(4)),
-        idle: true,
+        writers_idle: true,
         ..ScriptedFlow::default()
     });
-    let steps = world.steps();
-    assert_eq!(&steps[..2], [2, 4].map(TransferSetting::Streams));
-    assert!(steps.len() <= 4, "{steps:?}");
-    assert_eq!(world.streams, 4);
+    let settings = transfer.settings();
+    assert_eq!(&settings[..2], [2, 4].map(TransferSetting::Streams));
+    assert!(settings.len() <= 4, "{settings:?}");
+    assert_eq!(transfer.streams, 4);
 }
 
 #[test]
-fn bbr_of_our_choice_gives_way_to_others() {
-    let mut world = ScriptedTransfer::new(limits(1), 1);
-    world.run(ms(6000), |now| ScriptedFlow {
-        rate: if now.control == "bbr" { RATE } else { RATE / 8 },
+fn bbr_that_the_tuner_chose_is_reverted_for_cross_traffic() {
+    let mut transfer = ScriptedTransfer::new(limits(1), 1);
+    transfer.run(ms(6000), |now| ScriptedFlow {
+        rate: if now.congestion_control == "bbr" {
+            RATE
+        } else {
+            RATE / 8
+        },
         loss: 0.01,
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.control, "bbr");
-    world.run(ms(40_000), |now| ScriptedFlow {
-        rate: now.pace.unwrap_or(RATE / 2).min(RATE / 2),
+    assert_eq!(transfer.congestion_control, "bbr");
+    transfer.run(ms(40_000), |now| ScriptedFlow {
+        rate: now.pacing_rate.unwrap_or(RATE / 2).min(RATE / 2),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.control, "cubic");
+    assert_eq!(transfer.congestion_control, "cubic");
 }
 
 #[test]
-fn what_others_take_of_a_full_path_is_not_fought_for() {
-    // Each stream gets its share of a queue that never drains; it may not be asked whose it is.
+fn a_share_that_cross_traffic_takes_is_conceded() {
+    // Each stream gets an equal share of a queue that never drains. Pacing is not permitted, so that the
+    // queue cannot be drained to find its owner.
     let unpaced = AutoLimits {
         may_pace: false,
         ..limits(64)
     };
-    let mut world = ScriptedTransfer::new(unpaced, 4);
-    world.run(ms(15_000), |now| ScriptedFlow {
+    let mut transfer = ScriptedTransfer::new(unpaced, 4);
+    transfer.run(ms(15_000), |now| ScriptedFlow {
         rate: RATE * u64::from(now.streams) / u64::from(now.streams + 4),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
         ..ScriptedFlow::default()
     });
-    assert_eq!(world.streams, 1, "{:?}", world.decisions);
-    let told = |d: &TransferDecision| d.reason.contains("others took the rest");
-    assert!(world.decisions.iter().any(told));
+    assert_eq!(transfer.streams, 1, "{:?}", transfer.decisions);
+    let description = |d: &TransferDecision| d.reason.contains("cross traffic took the rest");
+    assert!(transfer.decisions.iter().any(description));
 }

@@ -1,44 +1,45 @@
-//! MI, MI+ and AIMD (§3.4).
+//! The modes MI, MI+ and AIMD (§3.4).
 
 use std::time::Duration;
 
 use units::show;
 
+use super::chunk::{Chunk, ChunkResult, ChunkTuner, ChunkTuningMode};
+use super::parameters::{ChunkParameters, Optimum};
 use super::size::ChunkSizer;
-use super::{Chunk, ChunkParameters, ChunkResult, ChunkTuner, ChunkTuningMode, Optimum};
 use crate::streams::model::{self, ModelPath};
 
-/// The payload of a full segment, bytes: the packets of the model.
+/// Payload of a full segment, bytes: the size of the model's packets.
 const SEGMENT: f64 = 1460.0;
 
-/// One of the three modes at work.
+/// State of a transfer in one of the three modes.
 #[derive(Debug)]
 pub(super) struct ModeTuner {
     mode: ChunkTuningMode,
     parameters: ChunkParameters,
     sizes: ChunkSizer,
-    /// N of the next chunk.
+    /// N: streams of the next chunk.
     streams: u32,
-    /// The algorithm has terminated.
+    /// Whether the algorithm has terminated.
     terminated: bool,
-    /// More could not be had.
-    refused: Option<u32>,
+    /// Largest number of streams that could be opened, once more were refused.
+    stream_cap: Option<u32>,
     reason: String,
 }
 
-/// The inequality G > η NW/R of a chunk (eqs. 4, 7, 10).
+/// The test G > η NW/R of a chunk (eqs. 4, 7, 10).
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct WindowTest {
     /// G, bytes per second.
     goodput: f64,
     /// NW/R, bytes per second.
     windows: f64,
-    /// The windows are the bottleneck.
-    limited: bool,
+    /// Whether the windows are the bottleneck.
+    is_window_limited: bool,
 }
 
 impl ModeTuner {
-    /// `parameters` within their ranges.
+    /// The state before the first chunk. `parameters` must be within their ranges.
     pub(super) fn new(
         mode: ChunkTuningMode,
         parameters: ChunkParameters,
@@ -51,44 +52,51 @@ impl ModeTuner {
             sizes: ChunkSizer::new(parameters.delta, parameters.initial_streams, window, rtt),
             streams: parameters.initial_streams,
             terminated: false,
-            refused: None,
-            reason: format!("{} to begin with", streams(parameters.initial_streams)),
+            stream_cap: None,
+            reason: format!(
+                "{} to begin with",
+                describe_streams(parameters.initial_streams)
+            ),
         }
     }
 
     fn on_chunk(&mut self, chunk: &ChunkResult) {
         let Some(goodput) = chunk.goodput().filter(|_| chunk.streams > 0) else {
-            "nothing was measured: the same again".clone_into(&mut self.reason);
+            "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
+        // The sizes follow goodput even after the search has terminated.
         self.sizes.on_chunk(chunk.streams, goodput);
         if chunk.streams < self.streams {
-            // Whoever opens streams could not have more: they are ruled out.
-            self.refused = Some(chunk.streams);
+            // The caller could not open more streams.
+            self.stream_cap = Some(chunk.streams);
             self.streams = chunk.streams;
         }
         if self.terminated {
             return;
         }
-        let Some(test) = self.test(chunk, goodput) else {
-            let lacking = if chunk.window == 0 {
+        let Some(window_test) = self.window_test(chunk, goodput) else {
+            let unknown = if chunk.window == 0 {
                 "window"
             } else {
                 "round trip"
             };
-            self.reason = format!("no {lacking} is known: {} again", streams(self.streams));
+            self.reason = format!(
+                "the {unknown} is unknown: {} again",
+                describe_streams(self.streams)
+            );
             return;
         };
-        let (next, what) = if test.limited {
+        let (next, action) = if window_test.is_window_limited {
             self.increase(chunk.streams)
         } else {
             self.end_or_decrease(chunk, goodput)
         };
         self.streams = next;
-        self.reason = format!("{test} at {}: {what}", show::time(chunk.rtt));
+        self.reason = format!("{window_test} at {}: {action}", show::time(chunk.rtt));
     }
 
-    fn test(&self, chunk: &ChunkResult, goodput: f64) -> Option<WindowTest> {
+    fn window_test(&self, chunk: &ChunkResult, goodput: f64) -> Option<WindowTest> {
         if chunk.window == 0 || chunk.rtt.is_zero() {
             return None;
         }
@@ -96,7 +104,7 @@ impl ModeTuner {
         Some(WindowTest {
             goodput,
             windows,
-            limited: goodput > self.parameters.eta * windows,
+            is_window_limited: goodput > self.parameters.eta * windows,
         })
     }
 
@@ -105,12 +113,16 @@ impl ModeTuner {
         let most = self
             .parameters
             .max_streams
-            .min(self.refused.unwrap_or(u32::MAX));
+            .min(self.stream_cap.unwrap_or(u32::MAX));
         if now >= most {
+            // AIMD never terminates: it decreases again once the windows stop limiting.
             self.terminated = self.mode != ChunkTuningMode::Aimd;
             return (
                 most,
-                format!("the windows limit, {} is the most", streams(most)),
+                format!(
+                    "the windows limit, but {} is the maximum",
+                    describe_streams(most)
+                ),
             );
         }
         let n = f64::from(now);
@@ -118,8 +130,12 @@ impl ModeTuner {
             ChunkTuningMode::Mi | ChunkTuningMode::MiPlus => n * self.parameters.gamma,
             ChunkTuningMode::Aimd => n + self.parameters.alpha,
         };
-        let next = count(next.round()).clamp(now + 1, most);
-        (next, format!("the windows limit, {}", streams(next)))
+        // Rounding must not stop the growth for a small γ.
+        let next = whole_streams(next.round()).clamp(now + 1, most);
+        (
+            next,
+            format!("the windows limit, {}", describe_streams(next)),
+        )
     }
 
     /// Steps (v): the end of MI and MI+, N ← N(1 − β) (eq. 12) in AIMD.
@@ -129,7 +145,7 @@ impl ModeTuner {
             ChunkTuningMode::Mi => {
                 self.terminated = true;
                 let next = chunk.streams.min(self.parameters.max_streams);
-                (next, format!("{limit}, {} stay", streams(next)))
+                (next, format!("{limit}, {} stay", describe_streams(next)))
             }
             ChunkTuningMode::MiPlus => {
                 self.terminated = true;
@@ -139,19 +155,20 @@ impl ModeTuner {
                     next,
                     format!(
                         "{limit}, {} by the model of a path of {path}",
-                        streams(next)
+                        describe_streams(next)
                     ),
                 )
             }
             ChunkTuningMode::Aimd => {
                 let less = f64::from(chunk.streams) * (1.0 - self.parameters.beta);
-                let next = count(less).clamp(1, self.parameters.max_streams);
-                (next, format!("{limit}, back to {}", streams(next)))
+                // Eq. 12 has no lower bound; a transfer needs one stream.
+                let next = whole_streams(less).clamp(1, self.parameters.max_streams);
+                (next, format!("{limit}, back to {}", describe_streams(next)))
             }
         }
     }
 
-    /// The number that the model calls best, and the bandwidth that it was reckoned with, bit/s.
+    /// The optimal number of streams by the model, and the bandwidth that the model estimates, bit/s.
     fn optimum(&self, chunk: &ChunkResult, goodput: f64) -> (u32, u64) {
         let rtt = chunk.rtt.as_secs_f64();
         let bandwidth = model::bandwidth(goodput / SEGMENT, chunk.streams, rtt);
@@ -163,13 +180,13 @@ impl ModeTuner {
         let most = self
             .parameters
             .max_streams
-            .min(self.refused.unwrap_or(u32::MAX));
+            .min(self.stream_cap.unwrap_or(u32::MAX));
         let best = match self.parameters.optimum {
             Optimum::BothTerms => path.best_connections(most),
-            // It falls with N (see `model`).
+            // The second term falls with N (see `model`).
             Optimum::SecondTerm => 1,
         };
-        (best, rate(bandwidth * SEGMENT * 8.0))
+        (best, whole_rate(bandwidth * SEGMENT * 8.0))
     }
 }
 
@@ -195,7 +212,10 @@ impl ChunkTuner for ModeTuner {
 
 impl std::fmt::Display for WindowTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (goodput, windows) = (rate(self.goodput * 8.0), rate(self.windows * 8.0));
+        let (goodput, windows) = (
+            whole_rate(self.goodput * 8.0),
+            whole_rate(self.windows * 8.0),
+        );
         write!(
             f,
             "{} of the windows' {}",
@@ -206,30 +226,30 @@ impl std::fmt::Display for WindowTest {
 }
 
 /// `4 streams`.
-pub(super) fn streams(n: u32) -> String {
+pub(super) fn describe_streams(n: u32) -> String {
     match n {
         1 => "1 stream".to_owned(),
         n => format!("{n} streams"),
     }
 }
 
-/// A number of streams; casts saturate, and of no number make 0.
+/// A number of streams. The cast saturates, and NaN becomes 0.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "saturates"
 )]
-fn count(streams: f64) -> u32 {
+fn whole_streams(streams: f64) -> u32 {
     streams as u32
 }
 
-/// A rate to be shown; casts saturate, and of no number make 0.
+/// A rate for display. The cast saturates, and NaN becomes 0.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "saturates"
 )]
-pub(super) fn rate(rate: f64) -> u64 {
+pub(super) fn whole_rate(rate: f64) -> u64 {
     rate as u64
 }
 

@@ -4,8 +4,8 @@ use super::*;
 
 const WINDOW: u64 = 64 << 10;
 
-/// The paper's path, as ns-2 shows it: windows of 64 KB fill 100 Mbit/s from five streams on, and all
-/// of them stand in the queue, until it is full with 27.
+/// The paper's path by ns-2: windows of 64 KB fill 100 Mbit/s from five streams on. More windows wait in the
+/// queue, which is full with 27 streams.
 fn on_the_papers_path(asked: Chunk) -> ChunkResult {
     let windows = f64::from(asked.streams) * WINDOW as f64;
     let (empty, path) = (0.0241, 97.333e6 / 8.0);
@@ -20,7 +20,7 @@ fn on_the_papers_path(asked: Chunk) -> ChunkResult {
     }
 }
 
-/// The numbers of streams that a mode asks for, until it is through or for 20 chunks.
+/// Numbers of streams that a mode asks for until it terminates, for at most 20 chunks.
 fn numbers(mode: ChunkTuningMode, parameters: ChunkParameters) -> Vec<u32> {
     let mut tuner = super::super::mode_tuner(mode, parameters, WINDOW, Duration::from_millis(24));
     let mut numbers = Vec::new();
@@ -57,22 +57,22 @@ fn mi_plus_ends_with_25_as_in_the_paper() {
 }
 
 #[test]
-fn the_text_to_the_letter_ends_with_one_stream() {
+fn the_second_term_alone_ends_with_one_stream() {
     let literal = numbers(ChunkTuningMode::MiPlus, with("optimum=second"));
     assert_eq!(literal.last(), Some(&1));
 }
 
 #[test]
-fn aimd_goes_up_by_two_and_back_by_half() {
+fn aimd_adds_two_streams_and_halves_them() {
     let numbers = numbers(ChunkTuningMode::Aimd, ChunkParameters::default());
-    // With 31 the queue is full, and the windows would carry 0.8 times 97.5 Mbit/s.
+    // With 31 streams the queue is full, and 0.8 NW/R is above the goodput of 97.5 Mbit/s.
     let up: Vec<u32> = (1..=31).step_by(2).collect();
     assert_eq!(numbers[..16], up);
     assert_eq!(numbers[16..], [15, 17, 19, 21]);
 }
 
 #[test]
-fn parameters_are_used() {
+fn every_parameter_takes_effect() {
     assert_eq!(numbers(ChunkTuningMode::Mi, with("eta=1")), [1, 1]);
     assert_eq!(
         numbers(ChunkTuningMode::Mi, with("n0=3,gamma=1.5")),
@@ -92,7 +92,7 @@ fn parameters_are_used() {
 }
 
 #[test]
-fn chunks_take_about_delta() {
+fn chunks_take_about_the_time_delta() {
     let mut tuner = super::super::mode_tuner(
         ChunkTuningMode::Mi,
         ChunkParameters::default(),
@@ -106,7 +106,7 @@ fn chunks_take_about_delta() {
         times.push(done.time.as_secs_f64());
         last = Some(done);
     }
-    // Where the link becomes full the growth before is expected once more (eq. 13).
+    // Eq. 13 extrapolates the last growth once more when the link becomes full.
     assert!((times[3] - 17.0).abs() < 2.0, "{times:?}");
     for time in [&times[..3], &times[5..]].concat() {
         assert!((time - 10.0).abs() < 0.5, "{times:?}");
@@ -114,7 +114,7 @@ fn chunks_take_about_delta() {
 }
 
 #[test]
-fn streams_that_cannot_be_had_are_ruled_out() {
+fn numbers_of_streams_that_were_refused_are_not_requested_again() {
     let mut tuner = super::super::mode_tuner(
         ChunkTuningMode::Mi,
         ChunkParameters::default(),
@@ -130,15 +130,18 @@ fn streams_that_cannot_be_had_are_ruled_out() {
     assert_eq!(tuner.next(last.as_ref()).streams, 3);
     assert!(tuner.is_settled());
     assert!(
-        tuner.reason().contains("3 streams is the most"),
+        tuner.reason().contains("3 streams is the maximum"),
         "{}",
         tuner.reason()
     );
 }
 
 #[test]
-fn what_is_not_known_decides_nothing() {
-    for (window, rtt, lacking) in [(0, 24, "no window"), (WINDOW, 0, "no round trip")] {
+fn an_unknown_window_or_round_trip_changes_nothing() {
+    for (window, rtt, lacking) in [
+        (0, 24, "the window is unknown"),
+        (WINDOW, 0, "the round trip is unknown"),
+    ] {
         let rtt = Duration::from_millis(rtt);
         let mut tuner =
             super::super::mode_tuner(ChunkTuningMode::Mi, ChunkParameters::default(), window, rtt);
@@ -154,7 +157,7 @@ fn what_is_not_known_decides_nothing() {
 }
 
 #[test]
-fn reasons_have_the_figures() {
+fn reasons_contain_the_measured_figures() {
     let mut tuner = super::super::mode_tuner(
         ChunkTuningMode::MiPlus,
         ChunkParameters {
@@ -175,7 +178,7 @@ fn reasons_have_the_figures() {
 
 proptest! {
     #[test]
-    fn a_mode_ends_where_the_windows_are_no_longer_the_limit(
+    fn a_mode_terminates_where_the_windows_stop_limiting(
         gamma in 1.1..4.0_f64, eta in 0.3..0.95_f64, first in 1_u32..8,
     ) {
         let parameters = ChunkParameters { gamma, eta, initial_streams: first, ..ChunkParameters::default() };

@@ -1,190 +1,197 @@
-//! `auto` by chunks alone: how many streams a sender needs that cannot be looked at.
+//! Search for the number of streams by the goodput of chunks, for senders that cannot be sampled.
 
 use std::time::Duration;
 
 use units::show;
 
-use super::modes::{rate, streams};
-use super::size::whole;
-use super::{Chunk, ChunkResult, ChunkTuner};
+use super::chunk::{Chunk, ChunkResult, ChunkTuner};
+use super::modes::{describe_streams, whole_rate};
+use super::size::whole_bytes;
 
-/// Twice the streams must bring so many times the goodput, or they are not worth it.
-const WORTH: f64 = 1.15;
-/// Fewer streams that reach this share of the most do as well.
-const AS_GOOD: f64 = 0.96;
-/// Of the goodput that it settled at: below this the path has changed.
-const FALLEN: f64 = 0.75;
-/// The first chunk is held back by slow start, but not by more: below this share of what more streams
-/// reach, its number of streams need not be tried again.
-const COLD: f64 = 0.6;
+/// Goodput of doubled streams, relative to before, from which on they are worth it.
+const MIN_GAIN: f64 = 1.15;
+/// Share of the best goodput that fewer streams must reach to count as equally good.
+const EQUAL_SHARE: f64 = 0.96;
+/// Share of the settled goodput below which the path must have changed.
+const FALLEN_SHARE: f64 = 0.75;
+/// Slow start lowers the goodput of the first chunk, but not below this share of the goodput of more streams.
+/// A number of streams that stayed below it need not be tried again.
+const SLOW_START_SHARE: f64 = 0.6;
 
-/// A chunk tells how fast it can be after as many round trips, and as much time.
+/// Length of a chunk in a search: at least so many round trips, and this time.
 const ROUND_TRIPS: u32 = 10;
-const SHORT: Duration = Duration::from_secs(1);
-/// How long chunks take when the number of streams is found.
-const LONG: Duration = Duration::from_secs(5);
-/// No round trip is so long that chunks have to be longer than this.
-const LONGEST: Duration = Duration::from_secs(10);
-/// A chunk that took less than this share of its time is repeated, larger, at most so often.
-const CONCLUSIVE: f64 = 0.5;
-const REPEATS: u32 = 4;
-/// Largest step from one chunk's size to the next.
+const MIN_SEARCH_CHUNK: Duration = Duration::from_secs(1);
+/// Length of a chunk once the number of streams is found.
+const SETTLED_CHUNK: Duration = Duration::from_secs(5);
+/// Longest chunk of a search, and longest round trip that counts.
+const MAX_SEARCH_CHUNK: Duration = Duration::from_secs(10);
+/// A chunk that took less than this share of its intended time is repeated with a larger size, at most
+/// [`MAX_REPEATS`] times.
+const MIN_TIME_SHARE: f64 = 0.5;
+const MAX_REPEATS: u32 = 4;
+/// Largest growth from one chunk's size to the next.
 const GROWTH: f64 = 16.0;
 
-/// A window that any stream may be expected to have: for the first chunk's size.
-const WINDOW: f64 = 262_144.0;
-/// Smallest and largest first chunk.
-const FIRST: (f64, f64) = (1_048_576.0, 8_388_608.0);
+/// Window that any stream has at least, bytes: used for the size of the first chunk.
+const ASSUMED_WINDOW: f64 = 262_144.0;
+/// Smallest and largest first chunk, bytes.
+const FIRST_CHUNK_BYTES: (f64, f64) = (1_048_576.0, 8_388_608.0);
 
-/// When a number that was found is looked at again; doubled each time that nothing came of it.
-const AGAIN: Duration = Duration::from_secs(60);
-/// At most so often doubled.
-const PATIENCE: u32 = 4;
-/// So many chunks with another number of streams than was asked for: there are no others.
-const STUBBORN: u32 = 3;
+/// Time after which a new search begins; doubled after every search without gain.
+const NEW_SEARCH_AFTER: Duration = Duration::from_secs(60);
+/// Largest number of doublings.
+const MAX_DOUBLINGS: u32 = 4;
+/// Consecutive chunks with an unrequested number of streams after which the tuner adopts that number.
+const MAX_UNREQUESTED: u32 = 3;
 
-/// Measurement with a number of streams, in the present search.
+/// Goodput of one number of streams in the present search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct StreamCountResult {
     streams: u32,
     /// Bytes per second.
     goodput: f64,
-    /// Not of the transfer's first chunk, which slow start holds back.
-    warm: bool,
+    /// Whether the chunk came after the slow start of the first chunk of the transfer.
+    is_warm: bool,
 }
 
-/// Present question of the search.
+/// Phase of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ProbePhase {
-    /// More and more streams.
+    /// Trying more and more streams.
     Climb,
-    /// Whether fewer than `enough` do as well.
+    /// Trying whether fewer than `enough` streams do as well.
     Descend { enough: u32 },
-    /// The number is found; this is what it gives, bytes per second.
+    /// The number is found; `goodput` is its average, bytes per second.
     Settled { goodput: f64 },
 }
 
-/// Why a number that was found is looked at again.
+/// Cause of a new search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReprobeCause {
-    /// The goodput has fallen.
+    /// Goodput has fallen.
     Fall,
-    /// It was long ago.
+    /// The last search was long ago.
     Age,
 }
 
 /// The search for the fewest streams that are enough.
 #[derive(Debug)]
 pub(super) struct ProbeTuner {
-    /// Never fewer, nor more; or what there is.
-    least: u32,
-    most: u32,
-    /// How long a chunk of a search takes.
-    short: Duration,
+    /// Bounds on the number of streams.
+    min_streams: u32,
+    max_streams: u32,
+    /// Length of a chunk in a search.
+    search_chunk_time: Duration,
     phase: ProbePhase,
     /// N of the next chunk.
     streams: u32,
-    /// Its size.
+    /// Size of the next chunk, bytes.
     bytes: u64,
     trials: Vec<StreamCountResult>,
-    /// The transfer's first measurement was taken.
-    warm: bool,
+    /// Whether the first chunk of the transfer has ended.
+    is_warm: bool,
     repeats: u32,
-    strangers: u32,
-    /// Why it looked again, and with which goodput, bytes per second.
-    began: Option<(ReprobeCause, f64)>,
-    /// Time and chunks since the search ended.
+    unrequested_chunks: u32,
+    /// Cause of the present search, and the goodput at its start, bytes per second.
+    cause: Option<(ReprobeCause, f64)>,
+    /// Time and number of chunks since the search ended.
     settled_for: Duration,
     settled_chunks: u32,
-    /// How many searches in turn brought nothing, of those after long, and after a fall.
-    vain: u32,
-    vain_falls: u32,
+    /// Consecutive searches without gain: those for age, and those after a fall of goodput.
+    failed_searches: u32,
+    failed_searches_after_fall: u32,
     reason: String,
 }
 
 impl ProbeTuner {
-    pub(super) fn new(first: u32, most: u32, rtt: Duration) -> Self {
-        let most = most.max(1);
-        let first = first.clamp(1, most);
-        let short = (rtt.min(LONGEST) * ROUND_TRIPS).clamp(SHORT, LONGEST);
-        let windows = f64::from(first) * WINDOW * short.as_secs_f64();
-        // Of an unknown round trip this is the largest.
-        let bytes = (windows / rtt.as_secs_f64()).clamp(FIRST.0, FIRST.1);
+    pub(super) fn new(first: u32, max_streams: u32, rtt: Duration) -> Self {
+        let max_streams = max_streams.max(1);
+        let first = first.clamp(1, max_streams);
+        let search_chunk_time =
+            (rtt.min(MAX_SEARCH_CHUNK) * ROUND_TRIPS).clamp(MIN_SEARCH_CHUNK, MAX_SEARCH_CHUNK);
+        let windows = f64::from(first) * ASSUMED_WINDOW * search_chunk_time.as_secs_f64();
+        // An unknown round trip (zero) gives the largest size.
+        let bytes = (windows / rtt.as_secs_f64()).clamp(FIRST_CHUNK_BYTES.0, FIRST_CHUNK_BYTES.1);
         Self {
-            least: 1,
-            most,
-            short,
+            min_streams: 1,
+            max_streams,
+            search_chunk_time,
             phase: ProbePhase::Climb,
             streams: first,
-            bytes: whole(bytes),
+            bytes: whole_bytes(bytes),
             trials: Vec::new(),
-            warm: false,
+            is_warm: false,
             repeats: 0,
-            strangers: 0,
-            began: None,
+            unrequested_chunks: 0,
+            cause: None,
             settled_for: Duration::ZERO,
             settled_chunks: 0,
-            vain: 0,
-            vain_falls: 0,
-            reason: format!("{} to begin with", streams(first)),
+            failed_searches: 0,
+            failed_searches_after_fall: 0,
+            reason: format!("{} to begin with", describe_streams(first)),
         }
     }
 
-    /// The same, with never fewer than `least` streams.
-    pub(super) fn with_min_streams(mut self, least: u32) -> Self {
-        self.least = least.clamp(1, self.most);
-        if self.streams < self.least {
-            self.streams = self.least;
-            self.reason = format!("{} to begin with", streams(self.streams));
+    /// The same tuner with at least `least` streams.
+    pub(super) fn with_min_streams(mut self, min_streams: u32) -> Self {
+        self.min_streams = min_streams.clamp(1, self.max_streams);
+        if self.streams < self.min_streams {
+            self.streams = self.min_streams;
+            self.reason = format!("{} to begin with", describe_streams(self.streams));
         }
         self
     }
 
     fn on_chunk(&mut self, chunk: &ChunkResult) {
         let Some(goodput) = chunk.goodput().filter(|_| chunk.streams > 0) else {
-            "nothing was measured: the same again".clone_into(&mut self.reason);
+            "nothing was measured: the same number again".clone_into(&mut self.reason);
             return;
         };
-        let had = chunk.streams.min(self.most);
-        let asked = had == self.streams || self.is_only_count(had);
-        let wanted = self.wanted();
-        if asked && self.is_too_short(chunk, wanted) {
-            self.reason = format!("too short to tell: {} again", streams(self.streams));
-        } else if asked {
+        // A server may open more streams than allowed; they count as the largest number.
+        let used = chunk.streams.min(self.max_streams);
+        let is_requested = used == self.streams || self.is_only_count(used);
+        let intended_time = self.intended_time();
+        if is_requested && self.is_too_short(chunk, intended_time) {
+            self.reason = format!(
+                "the chunk was too short: {} again",
+                describe_streams(self.streams)
+            );
+        } else if is_requested {
             self.repeats = 0;
-            self.decide(chunk, goodput);
-            self.warm = true;
+            self.on_requested_chunk(chunk, goodput);
+            self.is_warm = true;
         } else if !matches!(self.phase, ProbePhase::Settled { .. }) {
-            // Of an earlier trial, whose chunk ended after the next was asked for.
-            self.note(had, goodput);
+            // The chunk belongs to an earlier phase: it ended after the next one was requested.
+            self.note(used, goodput);
         }
-        self.bytes = self.sized(chunk, goodput);
+        self.bytes = self.next_size(chunk, goodput);
     }
 
-    /// Whether another number than was asked for came so often that it is what there is.
-    fn is_only_count(&mut self, had: u32) -> bool {
-        self.strangers += 1;
-        if self.strangers < STUBBORN {
+    /// Whether an unrequested number of streams came so often that no other number is possible.
+    fn is_only_count(&mut self, used: u32) -> bool {
+        self.unrequested_chunks += 1;
+        if self.unrequested_chunks < MAX_UNREQUESTED {
             return false;
         }
-        if had < self.streams {
-            self.most = had;
+        if used < self.streams {
+            self.max_streams = used;
         } else {
-            self.least = had;
+            self.min_streams = used;
         }
-        self.streams = had.min(self.most);
-        self.strangers = 0;
+        self.streams = used.min(self.max_streams);
+        self.unrequested_chunks = 0;
         true
     }
 
-    fn is_too_short(&mut self, chunk: &ChunkResult, wanted: Duration) -> bool {
-        self.strangers = 0;
-        let short = chunk.time.as_secs_f64() < CONCLUSIVE * wanted.as_secs_f64();
-        self.repeats += u32::from(short);
-        short && self.repeats <= REPEATS
+    fn is_too_short(&mut self, chunk: &ChunkResult, intended_time: Duration) -> bool {
+        self.unrequested_chunks = 0;
+        let search_chunk_time =
+            chunk.time.as_secs_f64() < MIN_TIME_SHARE * intended_time.as_secs_f64();
+        self.repeats += u32::from(search_chunk_time);
+        search_chunk_time && self.repeats <= MAX_REPEATS
     }
 
-    fn decide(&mut self, chunk: &ChunkResult, goodput: f64) {
+    fn on_requested_chunk(&mut self, chunk: &ChunkResult, goodput: f64) {
         match self.phase {
             ProbePhase::Climb => {
                 self.note(self.streams, goodput);
@@ -194,22 +201,24 @@ impl ProbeTuner {
                 self.note(self.streams, goodput);
                 self.descend(enough, goodput);
             }
-            ProbePhase::Settled { goodput: settled } => self.stay(chunk, goodput, settled),
+            ProbePhase::Settled { goodput: settled } => {
+                self.continue_settled(chunk, goodput, settled);
+            }
         }
     }
 
-    /// Keeps what a number of streams reached, the latest of it.
+    /// Stores the latest goodput of a number of streams.
     fn note(&mut self, n: u32, goodput: f64) {
         self.trials.retain(|trial| trial.streams != n);
         self.trials.push(StreamCountResult {
             streams: n,
             goodput,
-            warm: self.warm,
+            is_warm: self.is_warm,
         });
     }
 
-    /// The goodput that `n` streams reached in this search, bytes per second, if they were tried.
-    fn known(&self, n: u32) -> Option<f64> {
+    /// Goodput of `n` streams in this search, bytes per second, if they were tried.
+    fn goodput_of(&self, n: u32) -> Option<f64> {
         let trial = self.trials.iter().find(|trial| trial.streams == n)?;
         Some(trial.goodput)
     }
@@ -217,140 +226,152 @@ impl ProbeTuner {
     fn climb(&mut self, goodput: f64) {
         let fewer = self.trials.iter().filter(|t| t.streams < self.streams);
         let before = fewer.map(|t| t.goodput).reduce(f64::max);
-        let worth = before.is_none_or(|before| goodput >= WORTH * before);
+        let is_worth_it = before.is_none_or(|before| goodput >= MIN_GAIN * before);
         let now = format!(
             "{} with {}",
-            show::bits(rate(goodput * 8.0)),
-            streams(self.streams)
+            show::bits(whole_rate(goodput * 8.0)),
+            describe_streams(self.streams)
         );
-        if worth && self.streams < self.most {
-            self.streams = self.streams.saturating_mul(2).min(self.most);
-            self.reason = format!("{now}: {} now", streams(self.streams));
+        if is_worth_it && self.streams < self.max_streams {
+            self.streams = self.streams.saturating_mul(2).min(self.max_streams);
+            self.reason = format!("{now}: next {}", describe_streams(self.streams));
             return;
         }
         let enough = self.fewest_as_good().unwrap_or(self.streams);
-        let why = if worth {
+        let why = if is_worth_it {
             "no more are allowed"
         } else {
-            "more bring nothing"
+            "more do not help"
         };
         self.try_fewer(enough, &format!("{now}: {why}"));
     }
 
-    /// The fewest streams that did about as well as the best.
+    /// Smallest number of streams that did about as well as the best.
     fn fewest_as_good(&self) -> Option<u32> {
         let best = self.trials.iter().map(|t| t.goodput).reduce(f64::max)?;
-        let good = self.trials.iter().filter(|t| t.goodput >= AS_GOOD * best);
+        let good = self
+            .trials
+            .iter()
+            .filter(|t| t.goodput >= EQUAL_SHARE * best);
         good.map(|t| t.streams).min()
     }
 
     fn descend(&mut self, enough: u32, goodput: f64) {
-        let known = self.known(enough).unwrap_or_default();
+        let goodput_of = self.goodput_of(enough).unwrap_or_default();
         let now = format!(
             "{} with {}",
-            show::bits(rate(goodput * 8.0)),
-            streams(self.streams)
+            show::bits(whole_rate(goodput * 8.0)),
+            describe_streams(self.streams)
         );
-        if goodput >= AS_GOOD * known {
+        if goodput >= EQUAL_SHARE * goodput_of {
             self.try_fewer(self.streams, &format!("{now}: as good"));
         } else {
             self.settle(enough, &format!("{now}: too few"));
         }
     }
 
-    /// Half of `enough` is tried, if it was not, or only at the cold start.
+    /// Tries half of `enough`, unless that was tried before and not only at the start of the transfer.
     fn try_fewer(&mut self, enough: u32, why: &str) {
         let half = enough / 2;
-        let best = self.known(enough).unwrap_or_default();
-        let tried =
-            |t: &&StreamCountResult| t.streams == half && (t.warm || t.goodput < COLD * best);
-        if half < self.least || self.trials.iter().any(|t| tried(&t)) {
+        let best = self.goodput_of(enough).unwrap_or_default();
+        let tried = |t: &&StreamCountResult| {
+            t.streams == half && (t.is_warm || t.goodput < SLOW_START_SHARE * best)
+        };
+        if half < self.min_streams || self.trials.iter().any(|t| tried(&t)) {
             self.settle(enough, why);
             return;
         }
         self.phase = ProbePhase::Descend { enough };
         self.streams = half;
-        self.reason = format!("{why}; whether {} will do", streams(half));
+        self.reason = format!("{why}; trying {}", describe_streams(half));
     }
 
     fn settle(&mut self, n: u32, why: &str) {
-        let goodput = self.known(n).unwrap_or_default();
-        if let Some((cause, before)) = self.began {
-            let vain = match cause {
-                ReprobeCause::Fall => &mut self.vain_falls,
-                ReprobeCause::Age => &mut self.vain,
+        let goodput = self.goodput_of(n).unwrap_or_default();
+        if let Some((cause, before)) = self.cause {
+            let failed_searches = match cause {
+                ReprobeCause::Fall => &mut self.failed_searches_after_fall,
+                ReprobeCause::Age => &mut self.failed_searches,
             };
-            let brought = goodput >= WORTH * before;
-            *vain = if brought {
+            let has_gained = goodput >= MIN_GAIN * before;
+            *failed_searches = if has_gained {
                 0
             } else {
-                (*vain + 1).min(PATIENCE)
+                (*failed_searches + 1).min(MAX_DOUBLINGS)
             };
         }
         self.settled_for = Duration::ZERO;
         self.settled_chunks = 0;
         self.phase = ProbePhase::Settled { goodput };
         self.streams = n;
-        self.reason = format!("{why}; {} it is", streams(n));
+        self.reason = format!("{why}; settled at {}", describe_streams(n));
     }
 
-    /// A chunk with the number that was found; `settled` is what it used to give.
-    fn stay(&mut self, chunk: &ChunkResult, goodput: f64, settled: f64) {
+    /// Takes a chunk with the settled number of streams; `settled` is its average goodput, bytes per second.
+    fn continue_settled(&mut self, chunk: &ChunkResult, goodput: f64, settled: f64) {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
-        let now = show::bits(rate(goodput * 8.0));
-        if goodput < FALLEN * settled && self.settled_chunks >= 1 << self.vain_falls {
-            let was = show::bits(rate(settled * 8.0));
+        let now = show::bits(whole_rate(goodput * 8.0));
+        // Each failed search doubles the number of chunks before the next one may begin.
+        if goodput < FALLEN_SHARE * settled
+            && self.settled_chunks >= 1 << self.failed_searches_after_fall
+        {
+            let was = show::bits(whole_rate(settled * 8.0));
             self.reprobe(
                 ReprobeCause::Fall,
                 goodput,
-                &format!("{now}, no longer {was}"),
+                &format!("{now}, down from {was}"),
             );
-        } else if self.settled_for >= AGAIN * (1 << self.vain) {
-            self.reprobe(ReprobeCause::Age, goodput, &format!("{now}, for long"));
+        } else if self.settled_for >= NEW_SEARCH_AFTER * (1 << self.failed_searches) {
+            self.reprobe(
+                ReprobeCause::Age,
+                goodput,
+                &format!("{now}, unchanged for long"),
+            );
         } else {
-            if self.settled_chunks > 1 << PATIENCE {
-                self.vain_falls = 0;
+            if self.settled_chunks > 1 << MAX_DOUBLINGS {
+                self.failed_searches_after_fall = 0;
             }
-            // Slowly, so that one slow chunk is not forgotten at once.
+            // A slow average keeps the reference when single chunks are slow.
             self.phase = ProbePhase::Settled {
                 goodput: settled + (goodput - settled) / 4.0,
             };
-            self.reason = format!("{now} with {}", streams(self.streams));
+            self.reason = format!("{now} with {}", describe_streams(self.streams));
         }
     }
 
-    /// A new search from where it is.
+    /// Begins a new search from the present number of streams.
     fn reprobe(&mut self, cause: ReprobeCause, goodput: f64, why: &str) {
-        self.began = Some((cause, goodput));
+        self.cause = Some((cause, goodput));
         self.trials.clear();
         self.note(self.streams, goodput);
-        if self.streams < self.most {
+        if self.streams < self.max_streams {
             self.phase = ProbePhase::Climb;
-            self.streams = self.streams.saturating_mul(2).min(self.most);
-            self.reason = format!("{why}: whether {} bring more", streams(self.streams));
+            self.streams = self.streams.saturating_mul(2).min(self.max_streams);
+            self.reason = format!("{why}: trying {}", describe_streams(self.streams));
         } else {
             self.try_fewer(self.streams, why);
         }
     }
 
-    /// How long the next chunk should take.
-    fn wanted(&self) -> Duration {
+    /// Intended time of the next chunk.
+    fn intended_time(&self) -> Duration {
         match self.phase {
-            ProbePhase::Settled { .. } => LONG.max(self.short),
-            ProbePhase::Climb | ProbePhase::Descend { .. } => self.short,
+            ProbePhase::Settled { .. } => SETTLED_CHUNK.max(self.search_chunk_time),
+            ProbePhase::Climb | ProbePhase::Descend { .. } => self.search_chunk_time,
         }
     }
 
-    /// The next chunk's size, by what the last one reached.
-    fn sized(&self, chunk: &ChunkResult, goodput: f64) -> u64 {
+    /// Size of the next chunk, by the goodput of the last one.
+    fn next_size(&self, chunk: &ChunkResult, goodput: f64) -> u64 {
+        // Doubled streams bring between nothing and twice the goodput.
         let more = if self.streams > chunk.streams {
             1.5
         } else {
             1.0
         };
-        let bytes = goodput * more * self.wanted().as_secs_f64();
-        whole(bytes.min(chunk.bytes as f64 * GROWTH))
+        let bytes = goodput * more * self.intended_time().as_secs_f64();
+        whole_bytes(bytes.min(chunk.bytes as f64 * GROWTH))
     }
 }
 

@@ -2,37 +2,37 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Goodput over the number of streams, bytes per second.
+/// Goodput by the number of streams, bytes per second.
 type GoodputCurve = fn(u32) -> f64;
 
-/// 100 Mbit/s that windows of 1 Mbit/s each have to fill.
+/// A path of 100 Mbit/s on which the window of each stream allows 1 Mbit/s.
 fn windows(n: u32) -> f64 {
     (f64::from(n) * 125e3).min(12.5e6)
 }
 
-/// One stream is enough.
+/// A path that one stream fills.
 fn full(_: u32) -> f64 {
     12.5e6
 }
 
-/// Each stream more takes some of the goodput away.
+/// A path on which each further stream lowers the goodput.
 fn crowded(n: u32) -> f64 {
     12.5e6 / (1.0 + 0.02 * f64::from(n))
 }
 
-/// Drives a probe over paths that may change.
+/// Runs a probe on paths that may change.
 struct ProbeDrive {
     probe: ProbeTuner,
     last: Option<ChunkResult>,
-    /// Streams of every chunk.
+    /// Number of streams of every chunk.
     numbers: Vec<u32>,
     seconds: f64,
 }
 
 impl ProbeDrive {
-    fn new(first: u32, most: u32) -> Self {
+    fn new(first: u32, max_streams: u32) -> Self {
         Self {
-            probe: ProbeTuner::new(first, most, Duration::from_millis(50)),
+            probe: ProbeTuner::new(first, max_streams, Duration::from_millis(50)),
             last: None,
             numbers: Vec::new(),
             seconds: 0.0,
@@ -53,7 +53,7 @@ impl ProbeDrive {
         });
     }
 
-    /// So many seconds.
+    /// Transfers chunks for this time.
     fn run(&mut self, seconds: f64, path: GoodputCurve) -> &mut Self {
         let end = self.seconds + seconds;
         while self.seconds < end {
@@ -68,10 +68,10 @@ impl ProbeDrive {
 }
 
 #[test]
-fn doubles_while_it_is_worth_it() {
+fn streams_double_while_goodput_rises() {
     let mut drive = ProbeDrive::new(1, 256);
     drive.run(60.0, windows);
-    // 64 bring 64 Mbit/s and 128 all 100; 256 bring no more.
+    // 64 streams reach 64 Mbit/s, 128 reach all 100, and 256 no more.
     assert_eq!(drive.last_number(), 128);
     assert!(drive.probe.is_settled());
     let mut distinct = drive.numbers.clone();
@@ -80,7 +80,7 @@ fn doubles_while_it_is_worth_it() {
 }
 
 #[test]
-fn gives_back_what_is_not_needed() {
+fn streams_without_effect_are_dropped() {
     for (path, expected) in [(full as GoodputCurve, 1), (crowded as GoodputCurve, 1)] {
         let mut drive = ProbeDrive::new(8, 64);
         drive.run(40.0, path);
@@ -90,7 +90,7 @@ fn gives_back_what_is_not_needed() {
 }
 
 #[test]
-fn ends_at_the_most() {
+fn the_search_ends_at_the_largest_number() {
     let mut drive = ProbeDrive::new(4, 24);
     drive.run(40.0, windows);
     assert_eq!(drive.last_number(), 24);
@@ -99,7 +99,7 @@ fn ends_at_the_most() {
 }
 
 #[test]
-fn short_chunks_to_search_and_longer_ones_then() {
+fn chunks_are_short_during_the_search_and_longer_afterwards() {
     let mut drive = ProbeDrive::new(1, 64);
     let mut times = Vec::new();
     for _ in 0..10 {
@@ -115,13 +115,13 @@ fn short_chunks_to_search_and_longer_ones_then() {
     for (time, _) in settled {
         assert!((4.9..=10.0).contains(time), "{times:?}");
     }
-    // Ten round trips of a long path.
+    // Ten round trips on a long path.
     let long = ProbeTuner::new(1, 64, Duration::from_millis(300));
-    assert_eq!(long.short, Duration::from_secs(3));
+    assert_eq!(long.search_chunk_time, Duration::from_secs(3));
 }
 
 #[test]
-fn a_path_that_loses_its_goodput_is_looked_at_again() {
+fn a_fall_of_goodput_begins_a_new_search() {
     let mut drive = ProbeDrive::new(2, 256);
     drive.run(50.0, full);
     assert_eq!(drive.last_number(), 1);
@@ -132,19 +132,19 @@ fn a_path_that_loses_its_goodput_is_looked_at_again() {
 }
 
 #[test]
-fn it_is_looked_at_less_and_less_often() {
+fn searches_without_gain_become_rarer() {
     let mut drive = ProbeDrive::new(1, 64);
     drive.run(30.0, full);
     let count = |drive: &ProbeDrive| drive.numbers.iter().filter(|n| **n != 1).count();
     let first = count(&drive);
     drive.run(3600.0, full);
-    let looks = count(&drive) - first;
-    assert!((2..=8).contains(&looks), "{looks}");
+    let searches = count(&drive) - first;
+    assert!((2..=8).contains(&searches), "{searches}");
     assert_eq!(drive.last_number(), 1);
 }
 
 #[test]
-fn one_slow_chunk_after_another_does_not_shake_it_for_ever() {
+fn searches_after_repeated_slow_chunks_become_rarer() {
     let mut drive = ProbeDrive::new(1, 64);
     drive.run(30.0, full);
     let mut searches = 0;
@@ -157,17 +157,17 @@ fn one_slow_chunk_after_another_does_not_shake_it_for_ever() {
 }
 
 #[test]
-fn a_cold_start_does_not_count_against_one_stream() {
+fn slow_start_of_the_first_chunk_does_not_count_against_one_stream() {
     let mut drive = ProbeDrive::new(1, 64);
-    // The first chunk is held back by slow start.
+    // Slow start lowers the goodput of the first chunk.
     drive.chunk(|_| 9e6);
     drive.run(40.0, full);
     assert_eq!(drive.last_number(), 1, "{:?}", drive.numbers);
 }
 
 #[test]
-fn chunks_may_overlap() {
-    // The next chunk is asked for when the one before it has begun.
+fn chunks_that_overlap_are_attributed_to_their_own_number() {
+    // The next chunk is requested when the one before it has begun.
     let mut probe = ProbeTuner::new(1, 64, Duration::from_millis(50));
     let mut ended: Option<ChunkResult> = None;
     let mut running = probe.next(None);
@@ -190,7 +190,7 @@ fn chunks_may_overlap() {
 }
 
 #[test]
-fn streams_that_cannot_be_had_are_ruled_out() {
+fn numbers_of_streams_that_were_refused_are_not_requested_again() {
     let mut probe = ProbeTuner::new(1, 64, Duration::from_millis(50));
     let mut last = None;
     for _ in 0..40 {
@@ -204,7 +204,10 @@ fn streams_that_cannot_be_had_are_ruled_out() {
             rtt: Duration::ZERO,
         });
     }
-    assert_eq!((probe.next(last.as_ref()).streams, probe.most), (5, 5));
+    assert_eq!(
+        (probe.next(last.as_ref()).streams, probe.max_streams),
+        (5, 5)
+    );
     assert!(probe.is_settled());
 }
 
@@ -223,7 +226,7 @@ fn the_first_chunk_is_small() {
 
 proptest! {
     #[test]
-    fn settles_at_no_more_than_is_needed(
+    fn the_probe_settles_at_no_more_streams_than_needed(
         enough in 1_u32..100, first in 1_u32..64, each in 1e5..1e8_f64, noise in 0.0..0.02_f64,
     ) {
         let mut probe = ProbeTuner::new(first, 256, Duration::from_millis(50));
@@ -240,7 +243,7 @@ proptest! {
                 rtt: Duration::ZERO,
             });
             if round > 30 && probe.is_settled() {
-                // Fewer would lose more than a few percent; half as many would be too few.
+                // A quarter fewer streams lose more than a few per cent; half as many are too few.
                 let n = f64::from(probe.streams.min(enough)) / f64::from(enough);
                 prop_assert!(n > 0.83, "{} of {enough}", probe.streams);
                 prop_assert!(probe.streams < enough * 2 + 1, "{} of {enough}", probe.streams);
@@ -250,13 +253,13 @@ proptest! {
 }
 
 #[test]
-fn never_fewer_than_the_least() {
+fn the_number_never_falls_below_its_minimum() {
     let mut probe = ProbeTuner::new(1, 64, Duration::from_millis(50)).with_min_streams(2);
     let mut last = None;
     for _ in 0..50 {
         let chunk = probe.next(last.as_ref());
         assert!(chunk.streams >= 2, "{}", probe.reason());
-        // A path that one stream fills.
+        // One stream fills this path.
         last = Some(ChunkResult {
             streams: chunk.streams,
             bytes: chunk.bytes,

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn times_have_a_unit_and_bounds() {
+fn fixed_intervals_need_a_unit_and_are_bounded() {
     let fixed = |millis| Ok(DrsInterval::Fixed(Duration::from_millis(millis)));
     assert_eq!("adaptive".parse(), Ok(DrsInterval::Adaptive));
     for (text, millis) in [
@@ -22,7 +22,7 @@ fn times_have_a_unit_and_bounds() {
 }
 
 #[test]
-fn anything_else_says_what_to_write() {
+fn other_texts_are_refused_with_the_expected_format() {
     for text in [
         "",
         "ms",
@@ -45,7 +45,7 @@ fn anything_else_says_what_to_write() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC*", near in "[0-9.]{0,400}m?s") {
+    fn no_text_makes_the_parser_panic(text in "\\PC*", near in "[0-9.]{0,400}m?s") {
         for text in [text, near] {
             if let Ok(DrsInterval::Fixed(time)) = text.parse() {
                 prop_assert!((SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&time));

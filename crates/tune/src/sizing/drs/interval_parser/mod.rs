@@ -1,11 +1,11 @@
-//! An [`DrsInterval`] as people write it, in `--drs-interval` and in settings files.
+//! Parser of a [`DrsInterval`], as in `--drs-interval` and in settings files.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
+use super::bandwidth_interval::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
 
-/// A text that is no [`DrsInterval`].
+/// A text that is not a [`DrsInterval`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrsIntervalError {
     text: String,
@@ -27,7 +27,7 @@ impl std::error::Error for DrsIntervalError {}
 impl FromStr for DrsInterval {
     type Err = DrsIntervalError;
 
-    /// `adaptive`, or a time with its unit: [`SHORTEST_INTERVAL`]..=[`LONGEST_INTERVAL`].
+    /// Parses `adaptive`, or a time with its unit within [`SHORTEST_INTERVAL`]..=[`LONGEST_INTERVAL`].
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "adaptive" {
             return Ok(Self::Adaptive);

@@ -1,0 +1,57 @@
+//! Settings that the tuner chooses, their bounds, and its final verdict.
+
+use std::time::Duration;
+
+use crate::limiter::Limiter;
+
+/// Bounds on the settings that the tuner may choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AutoLimits {
+    /// Smallest number of streams, at least 1.
+    pub min_streams: u32,
+    /// Largest number of streams. If it equals `min_streams`, the number stays fixed.
+    pub max_streams: u32,
+    /// Congestion controls that may be set on a live stream, by their kernel names. If empty, the one in
+    /// force stays.
+    pub congestion_controls: Vec<String>,
+    /// Whether streams may be paced (SO_MAX_PACING_RATE).
+    pub may_pace: bool,
+}
+
+/// A setting for the whole transfer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TransferSetting {
+    /// Number of streams: open more, or let the surplus streams end after their current block.
+    Streams(u32),
+    /// Congestion control of all streams, including those opened later.
+    CongestionControl(String),
+    /// Largest rate of all streams together, bytes per second; `None` leaves the rate to TCP.
+    PacingRate(Option<u64>),
+}
+
+/// A decision and its reason.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransferDecision {
+    /// Since the transfer began.
+    pub at: Duration,
+    /// The setting to apply; `None` if the decision is to change nothing.
+    pub setting: Option<TransferSetting>,
+    /// Limiter of the transfer at that time.
+    pub limiter: Limiter,
+    /// Explanation for people.
+    pub reason: String,
+}
+
+/// Limiter of a transfer over its whole time, and a remedy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LimiterVerdict {
+    /// Limiter for the longest part of the time.
+    pub limiter: Limiter,
+    /// Number of streams at the end.
+    pub streams: u32,
+    /// Congestion control at the end.
+    pub congestion_control: String,
+    /// Advice that would make the transfer faster: an imperative that follows "to change that: ". `None` if
+    /// there is no known remedy, as on a full path.
+    pub remedy: Option<String>,
+}

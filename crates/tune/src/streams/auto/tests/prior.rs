@@ -1,0 +1,136 @@
+//! Transfers that begin with knowledge of their path.
+
+use super::*;
+use crate::prior::Prior;
+
+const MBIT: u64 = 125_000;
+
+fn prior() -> Prior {
+    Prior {
+        streams: Some(6),
+        congestion_control: Some("bbr".to_owned()),
+        pacing_rate: Some(90 * MBIT),
+        send_buffer: Some(8 * MB),
+        expected_rate: Some(90 * MBIT),
+    }
+}
+
+/// Decisions at the first sample.
+fn first_decisions(limits: AutoLimits, prior: Prior) -> (ScriptedTransfer, Vec<TransferDecision>) {
+    let streams = prior.streams.unwrap_or(1).min(limits.max_streams);
+    let mut transfer = ScriptedTransfer::with(AutoTuner::from_prior(limits, prior), streams);
+    transfer.run(ms(1), |_| ScriptedFlow::default());
+    let decisions = std::mem::take(&mut transfer.decisions);
+    (transfer, decisions)
+}
+
+fn settings(decisions: &[TransferDecision]) -> Vec<TransferSetting> {
+    decisions.iter().filter_map(|d| d.setting.clone()).collect()
+}
+
+#[test]
+fn the_first_decisions_apply_the_known_settings() {
+    let (transfer, decisions) = first_decisions(limits(64), prior());
+    let bbr = TransferSetting::CongestionControl("bbr".to_owned());
+    let pacing_rate = TransferSetting::PacingRate(Some(90 * MBIT));
+    assert_eq!(settings(&decisions), [bbr, pacing_rate]);
+    assert_eq!(
+        decisions[0].reason,
+        "bbr instead of cubic, by earlier knowledge of this path"
+    );
+    assert_eq!(
+        decisions[1].reason,
+        "90.0 Mbit/s fill this path, by earlier knowledge of it"
+    );
+    assert_eq!(transfer.tuner.verdict().streams, 6);
+}
+
+#[test]
+fn known_settings_outside_the_limits_are_not_applied() {
+    let fixed = AutoLimits {
+        min_streams: 2,
+        max_streams: 4,
+        congestion_controls: vec!["cubic".to_owned()],
+        may_pace: false,
+    };
+    let (transfer, decisions) = first_decisions(fixed, prior());
+    assert_eq!(decisions, []);
+    assert_eq!(transfer.tuner.verdict().streams, 4);
+}
+
+#[test]
+fn a_known_setting_in_force_is_not_set_again() {
+    let known = Prior {
+        congestion_control: Some("cubic".to_owned()),
+        ..Prior::with_streams(3)
+    };
+    assert_eq!(first_decisions(limits(64), known).1, []);
+}
+
+#[test]
+fn without_knowledge_there_is_one_stream_and_no_decision() {
+    let (transfer, decisions) = first_decisions(limits(64), Prior::default());
+    assert_eq!(decisions, []);
+    assert_eq!(transfer.tuner.verdict().streams, 1);
+}
+
+#[test]
+fn a_prior_with_streams_only_behaves_like_a_tuner_with_that_number() {
+    let path = |now: PathQuery<'_>| ScriptedFlow {
+        rate: 10 * MBIT * u64::from(now.streams),
+        window_full: 0.9,
+        ..ScriptedFlow::default()
+    };
+    let mut new = ScriptedTransfer::new(limits(64), 3);
+    let tuner = AutoTuner::from_prior(limits(64), Prior::with_streams(3));
+    let mut known = ScriptedTransfer::with(tuner, 3);
+    for transfer in [&mut new, &mut known] {
+        transfer.run(ms(20_000), path);
+    }
+    assert!(!new.decisions.is_empty());
+    assert_eq!(new.decisions, known.decisions);
+}
+
+/// A transfer that reaches 30 Mbit/s without a queue, or less if the pacing rate is lower.
+fn slower_than_known(now: PathQuery<'_>) -> ScriptedFlow {
+    ScriptedFlow {
+        rate: (30 * MBIT).min(now.pacing_rate.unwrap_or(u64::MAX)),
+        ..ScriptedFlow::default()
+    }
+}
+
+#[test]
+fn pacing_ends_if_the_path_does_not_reach_the_known_rate() {
+    let mut transfer = ScriptedTransfer::with(AutoTuner::from_prior(limits(6), prior()), 6);
+    transfer.run(ms(10_000), slower_than_known);
+    assert_eq!(transfer.pacing_rate, None);
+    assert!(
+        transfer
+            .settings()
+            .contains(&TransferSetting::PacingRate(None))
+    );
+}
+
+#[test]
+fn the_known_rate_counts_during_slow_start() {
+    let grown = |rate: Option<u64>, in_slow_start: bool| {
+        let known = Prior {
+            expected_rate: rate,
+            ..Prior::with_streams(1)
+        };
+        let mut transfer = ScriptedTransfer::with(AutoTuner::from_prior(limits(64), known), 1);
+        transfer.bytes_left = Some(20_000_000);
+        transfer.run(ms(1000), |_| ScriptedFlow {
+            rate: 5 * MBIT,
+            window_full: 0.9,
+            in_slow_start,
+            ..ScriptedFlow::default()
+        });
+        !transfer.settings().is_empty()
+    };
+    // At the 5 Mbit/s that the window allows, 30 seconds are left.
+    assert!(grown(None, true));
+    // At 1 Gbit/s less than a second is left.
+    assert!(!grown(Some(1000 * MBIT), true));
+    assert!(grown(Some(1000 * MBIT), false));
+}
