@@ -1,7 +1,7 @@
 //! TYPE A: line ends are CR LF on the wire and LF in the store (RFC 959 §3.1.1.1).
 //!
-//! Both directions are adapters of a store, so that the pump knows nothing of them; they are
-//! sequential, because translation shifts every later offset.
+//! Both directions are adapters of a store, so the pump needs no knowledge of text. They are
+//! sequential, because the translation shifts every later offset.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use crate::locks::lock;
 use crate::store::{Sink, Source};
 
-/// Bytes read from the store at a time.
+/// Bytes read from the store in one call.
 const READ: usize = 256 << 10;
 
-/// Turns line ends into CR LF. A CR LF that is there already stays as it is: listings are written
-/// with it, and doubling the CR is a known fault of other servers.
+/// Translates LF to CR LF. An existing CR LF stays as it is: listings are written with it, and some
+/// servers wrongly double the CR.
 #[derive(Debug, Default)]
 struct CrLfEncoder {
     after_cr: bool,
@@ -32,7 +32,7 @@ impl CrLfEncoder {
     }
 }
 
-/// Turns CR LF into LF; a CR that is not followed by LF stays.
+/// Translates CR LF to LF. A CR without a following LF stays.
 #[derive(Debug, Default)]
 struct CrLfDecoder {
     held_cr: bool,
@@ -51,7 +51,7 @@ impl CrLfDecoder {
         }
     }
 
-    /// A CR at the very end has no LF after it.
+    /// Writes a pending CR at the end of the text: no LF follows it.
     fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.held_cr) {
             out.push(b'\r');
@@ -59,13 +59,13 @@ impl CrLfDecoder {
     }
 }
 
-/// A source ended before the bytes that were announced.
+/// The source ended before its announced length.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("it became shorter while it was sent: ended at {at} of {expected} bytes")]
+#[error("the source shrank while it was sent: it ended at {at} of {expected} bytes")]
 pub(crate) struct ShrunkTextError {
-    /// Where it ended.
+    /// Offset at which it ended, bytes.
     pub(crate) at: u64,
-    /// The announced value.
+    /// The announced length, bytes.
     pub(crate) expected: u64,
 }
 
@@ -82,16 +82,16 @@ struct AsciiSourceState {
     /// Next byte of the store, and the end of the part to send.
     at: u64,
     end: u64,
-    /// Translated and not yet taken.
+    /// Translated bytes that were not taken yet.
     ready: Vec<u8>,
     taken: usize,
-    /// Wire offset of the next byte to be taken.
+    /// Wire offset of the next byte to take.
     wire: u64,
 }
 
 impl AsciiSource {
-    /// Translates bytes `start..end` of `inner`; to its end, if `end` is `u64::MAX`. Reading fails
-    /// with [`ShrunkTextError`] if it ends before.
+    /// Translates bytes `start..end` of `inner`, or up to its end if `end` is `u64::MAX`. A read
+    /// fails with [`ShrunkTextError`] if the source ends before `end`.
     pub(crate) fn new(inner: Arc<dyn Source>, start: u64, end: u64) -> Self {
         let state = Mutex::new(AsciiSourceState {
             encode: CrLfEncoder::default(),
@@ -111,6 +111,7 @@ impl AsciiSource {
         let mut raw = vec![0; want];
         let n = self.inner.read_at(state.at, &mut raw)?;
         let announced = state.end != u64::MAX;
+        // Without an announced length (a pipe), a read of 0 is the normal end.
         if n == 0 && want > 0 && announced {
             let shrunk = ShrunkTextError {
                 at: state.at,
@@ -166,13 +167,13 @@ pub(crate) struct AsciiSink {
 struct AsciiSinkState {
     decode: CrLfDecoder,
     out: Vec<u8>,
-    /// Next byte from the wire and next byte of the store.
+    /// Next offset on the wire, and next offset in the store.
     wire: u64,
     store: u64,
 }
 
 impl AsciiSink {
-    /// Stores the translated bytes from `start` on; so do wire offsets count.
+    /// Stores the translated bytes from `start` on. Wire offsets begin at `start`, too.
     pub(crate) fn new(inner: Arc<dyn Sink>, start: u64) -> Self {
         let state = Mutex::new(AsciiSinkState {
             wire: start,
@@ -182,7 +183,7 @@ impl AsciiSink {
         Self { inner, state }
     }
 
-    /// Stores what was held back at the end.
+    /// Stores a CR that was held back at the end of the text.
     pub(crate) fn finish(&self) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.out.clear();
@@ -198,6 +199,7 @@ impl Sink for AsciiSink {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        // A skipped range would need the length of its translation, which is unknown.
         let mut state = lock(&self.state);
         if offset != state.wire {
             return Err(io::Error::new(
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_both_ways() {
+    fn line_ends_are_translated_in_both_directions() {
         for (store, wire) in [
             ("", ""),
             ("a\nb\n", "a\r\nb\r\n"),
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_translated_alone() {
+    fn only_the_requested_part_is_translated() {
         let inner = Arc::new(MemorySource::new(b"ab\ncd\n".to_vec(), "m"));
         let source = AsciiSource::new(inner, 2, 4);
         let mut buf = [0; 9];
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_shrinks_is_no_end_of_text() {
+    fn a_shrunk_source_is_an_error_and_not_the_end_of_text() {
         let inner = Arc::new(MemorySource::new(b"ab\n".to_vec(), "m"));
         let source = AsciiSource::new(inner, 0, 10);
         let mut buf = [0; 9];
@@ -292,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_without_cr_comes_back(
+        fn text_without_cr_survives_a_round_trip(
             text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'x')], 0..500),
             step in 1usize..40,
         ) {

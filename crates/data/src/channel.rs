@@ -1,8 +1,8 @@
-//! The data channel of a session: where connections come from, and the ones kept for reuse.
+//! The data channel of a session: the source of its connections, and those cached for reuse.
 //!
-//! A channel is passive (it has a listener) or active (it has addresses). MODE E keeps
-//! connections whose end mark had no CLOSE bit for the next transfer in the same direction
-//! (GFD.20 §3.4.3); a new PASV or PORT makes a new channel and drops the old one.
+//! A channel is passive (it has a listener) or active (it has addresses). MODE E caches connections
+//! whose end-of-data mark had no CLOSE bit for the next transfer in the same direction (GFD.20
+//! §3.4.3). A new PASV or PORT makes a new channel and drops the old one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::settings::TransferSettings;
 pub use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
-/// Where the connections of a channel come from.
+/// The source of a channel's connections.
 #[derive(Debug)]
 pub(crate) enum ChannelEndpoint {
     /// PASV, EPSV, SPAS.
@@ -34,11 +34,11 @@ pub(crate) enum ChannelEndpoint {
         targets: Vec<SocketAddr>,
         local: Option<IpAddr>,
     },
-    /// Used by a MODE S transfer (RFC 959 §3.3: one file per connection).
+    /// Already used by a MODE S transfer (RFC 959 §3.3: one file per connection).
     Used,
 }
 
-/// Connections kept after a MODE E transfer.
+/// Connections cached after a MODE E transfer.
 #[derive(Debug)]
 struct CachedStreams {
     sending: bool,
@@ -46,8 +46,9 @@ struct CachedStreams {
 }
 
 impl CachedStreams {
-    /// Whether a connection is of use in the next transfer. A sender that is ahead of this end may
-    /// have sent its part, and closed the connection, before this end begins.
+    /// Whether a connection can serve the next transfer. A fast sender may already have sent its
+    /// part of the next transfer and closed the connection before this end starts, so a closed
+    /// connection with unread bytes still counts.
     fn is_reusable(&self, stream: &DataStream) -> bool {
         stream.is_alive() || (!self.sending && stream.readable_bytes().is_ok_and(|bytes| bytes > 0))
     }
@@ -62,7 +63,10 @@ pub struct SessionDataChannel {
 }
 
 impl SessionDataChannel {
-    /// Listens. [`DataError::Listen`] with `AddrInUse` when no port of the range is free.
+    /// Listens for connections.
+    ///
+    /// # Errors
+    /// [`DataError::Listen`], with `AddrInUse` when no port of the range is free.
     pub fn listen(options: &ListenOptions) -> Result<Self, DataError> {
         let listener = bind_free_port(options)?;
         let at = SocketAddr::new(options.ip, 0);
@@ -77,8 +81,8 @@ impl SessionDataChannel {
         }))
     }
 
-    /// Will connect to these addresses when a transfer starts. `local`: address to bind, used for
-    /// targets of its family.
+    /// A channel that connects to these addresses when a transfer starts. `local` is the address to
+    /// bind, used for targets of its family.
     pub fn connect_to(targets: Vec<SocketAddr>, local: Option<IpAddr>) -> Self {
         Self::from_endpoint(ChannelEndpoint::Active { targets, local })
     }
@@ -91,7 +95,7 @@ impl SessionDataChannel {
         }
     }
 
-    /// Counts this channel's streams against a bound that it shares with others.
+    /// Counts this channel's streams against a budget shared with other channels.
     pub fn set_budget(&mut self, budget: StreamBudget) {
         self.budget = Some(budget);
     }
@@ -104,7 +108,7 @@ impl SessionDataChannel {
         }
     }
 
-    /// The addresses that an active channel connects to; none of another one.
+    /// The addresses that an active channel connects to; empty for a passive one.
     pub fn targets(&self) -> &[SocketAddr] {
         match &self.endpoint {
             ChannelEndpoint::Active { targets, .. } => targets,
@@ -120,8 +124,8 @@ impl SessionDataChannel {
             .is_some_and(|c| c.sending == sending && c.streams.iter().any(|s| c.is_reusable(s)))
     }
 
-    /// Whether a transfer can run at all (an address was given, or connections are cached);
-    /// MODE S uses a channel once.
+    /// Whether a transfer can run (an address is known, or the channel listens). MODE S uses a
+    /// channel once.
     pub fn is_usable(&self) -> bool {
         match &self.endpoint {
             ChannelEndpoint::Passive { .. } => true,
@@ -138,22 +142,22 @@ impl SessionDataChannel {
         self.budget.as_ref()
     }
 
-    /// The right to have one connection.
+    /// Takes the permit for one connection.
     pub(crate) fn permit(&self) -> Result<StreamPermit, DataError> {
         self.budget
             .as_ref()
             .map_or_else(|| Ok(StreamPermit::unlimited()), StreamBudget::take)
     }
 
-    /// Endpoint that a MODE S transfer takes its one connection from. The channel is spent afterwards,
-    /// whatever happens.
+    /// Takes the endpoint for the one connection of a MODE S transfer. The channel is used up
+    /// afterwards, whatever happens.
     pub(crate) fn take_endpoint(&mut self) -> ChannelEndpoint {
         self.cached = None;
         std::mem::replace(&mut self.endpoint, ChannelEndpoint::Used)
     }
 
-    /// The one connection of a MODE S transfer: the first that is made. The channel is spent
-    /// afterwards, whatever happens.
+    /// Opens the one connection of a MODE S transfer: the first that is established. The channel is
+    /// used up afterwards, whatever happens.
     pub(crate) fn open_single(
         &mut self,
         transfer: &ActiveTransfer,
@@ -163,9 +167,9 @@ impl SessionDataChannel {
         open_first(&self.take_endpoint(), transfer, settings, permit)
     }
 
-    /// The connections of a MODE E transfer that can be had without waiting for the peer to
-    /// connect: the cached ones, else (active) new ones, up to `each` per target. Permits are taken
-    /// before sockets are opened: one a target at least, or it is an error.
+    /// Opens the connections of a MODE E transfer that need no wait for the peer to connect: the
+    /// cached ones, else (active) up to `each` new ones per target. Permits are taken before
+    /// sockets are opened; a target without any permit is an error.
     pub(crate) fn open_extended(
         &mut self,
         transfer: &ActiveTransfer,
@@ -192,7 +196,8 @@ impl SessionDataChannel {
         })
     }
 
-    /// Permits for up to `each` connections to so many targets, and `most` in all.
+    /// Takes permits for up to `each` connections to each of `targets` targets, at most `most` in
+    /// total.
     fn permits(
         &self,
         targets: usize,
@@ -211,7 +216,7 @@ impl SessionDataChannel {
         Ok(permits)
     }
 
-    /// The cached connections that still work.
+    /// Takes the cached connections that still work.
     fn take_cached(
         &mut self,
         sending: bool,
@@ -228,10 +233,10 @@ impl SessionDataChannel {
         Ok(streams)
     }
 
-    /// Begins one more connection to a target of this channel, given up at `until`.
+    /// Starts one more connection to a target of this channel. The attempt ends at `until`.
     ///
     /// # Errors
-    /// Also for a channel that does not connect, but is connected to.
+    /// The connection cannot be started, or the channel is passive.
     pub(crate) fn dial(
         &self,
         settings: &TransferSettings,
@@ -250,8 +255,8 @@ impl SessionDataChannel {
         }
     }
 
-    /// Keeps connections for the next transfer in the same direction: those that have a permit, or
-    /// can have one.
+    /// Caches connections for the next transfer in the same direction, if they hold or get a
+    /// permit.
     pub(crate) fn keep_streams(&mut self, sending: bool, mut streams: Vec<Arc<DataStream>>) {
         streams.retain(|stream| {
             if stream.has_permit() {
@@ -266,7 +271,7 @@ impl SessionDataChannel {
     }
 }
 
-/// The first connection that an endpoint gives.
+/// Opens the first connection of an endpoint.
 pub(crate) fn open_first(
     endpoint: &ChannelEndpoint,
     transfer: &ActiveTransfer,
@@ -277,7 +282,7 @@ pub(crate) fn open_first(
         ChannelEndpoint::Passive {
             listener, accept, ..
         } => accept_one(transfer, listener, *accept, settings, permit),
-        // RFC 959 knows one target; of several (SPOR) MODE S has always taken the last.
+        // RFC 959 has one target. If SPOR gave several, MODE S uses the last.
         ChannelEndpoint::Active { targets, local } => {
             let one = targets.last().map_or(&[][..], std::slice::from_ref);
             let made = connect_all(transfer, settings, one, *local, vec![permit])?;
@@ -311,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn every_port_of_a_range_is_used_before_it_is_full() {
-        // Any free neighbourhood of ports will do.
+    fn all_ports_of_a_range_are_used_before_listen_fails() {
+        // Any free neighbouring ports.
         let base = (20_000..60_000)
             .step_by(7)
             .find(|base| {
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn usable_says_whether_there_is_an_address() {
+    fn a_channel_is_usable_only_with_an_address() {
         assert!(
             SessionDataChannel::listen(&options(None))
                 .unwrap()
@@ -351,13 +356,14 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_with_buffers_pins_them() {
+    fn a_listener_sets_the_pinned_receive_buffer() {
         let mut options = options(None);
         options.buffers.receive = Some(128 << 10);
         let channel = SessionDataChannel::listen(&options).unwrap();
         let ChannelEndpoint::Passive { listener, .. } = &channel.endpoint else {
             unreachable!()
         };
+        // The kernel doubles SO_RCVBUF for its own bookkeeping (socket(7)).
         assert_eq!(listener.recv_buffer_size().unwrap(), 256 << 10);
     }
 }

@@ -1,5 +1,5 @@
-//! Forces to disk, every now and then, what a running transfer has stored: restart markers and
-//! resume journals then name bytes that a power cut cannot take back.
+//! Checkpoints: forces the stored bytes of a running transfer to disk from time to time. Restart
+//! markers and resume journals then name bytes that survive a power failure.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::transfer::ActiveTransfer;
 
 /// Least time between two checkpoints.
 const EVERY: Duration = Duration::from_millis(500);
-/// After a checkpoint that took long, so many times as long passes without one: a slow disk is not
-/// kept busy with flushing.
+/// After a slow checkpoint, this multiple of its duration passes before the next one, so that a
+/// slow disk does not spend its time flushing.
 const REST: u32 = 4;
 
-/// Runs `work` (the streams), with checkpoints beside it where the sink forces bytes to disk. An
-/// error of the disk ends the transfer. A transfer that broke ends with a checkpoint, so that the
-/// next attempt need not send again what is here; one that was cancelled, or has come to a good end,
-/// does not: whoever calls it stored syncs it as a whole.
+/// Runs `work` (the streams) with checkpoints in a second thread if the sink forces bytes to disk.
+/// A disk error ends the transfer. A failed transfer ends with a checkpoint, so that the next
+/// attempt need not send the stored bytes again. A cancelled or complete one does not: its caller
+/// syncs the whole file.
 pub(crate) fn run_with_checkpoints<T>(
     transfer: &ActiveTransfer,
     sink: &Arc<dyn Sink>,
@@ -46,7 +46,7 @@ pub(crate) fn run_with_checkpoints<T>(
                 }
             });
         if let Err(error) = spawned {
-            tracing::warn!(%error, "no checkpoints: nothing is called safe before the end");
+            tracing::warn!(%error, "cannot start the checkpoint thread: no bytes are reported as safe before the end");
         }
         let _tell = CheckpointStopGuard(&over);
         work()
@@ -57,7 +57,7 @@ pub(crate) fn run_with_checkpoints<T>(
     done
 }
 
-/// Ends the thread, also when the work panics.
+/// Ends the checkpoint thread, also when the work panics.
 struct CheckpointStopGuard<'w>(&'w WakeEvent);
 
 impl Drop for CheckpointStopGuard<'_> {
@@ -80,6 +80,8 @@ impl Checkpointer<'_> {
             if ended[0] {
                 return Ok(());
             }
+            // Parts of one transfer share the due time: another part's checkpoint may have moved
+            // it.
             if self
                 .control
                 .time_until_checkpoint(Instant::now(), EVERY)
@@ -90,7 +92,7 @@ impl Checkpointer<'_> {
         }
     }
 
-    /// Forces to disk all that is stored now.
+    /// Forces all bytes stored so far to disk.
     fn take(&self) -> Result<(), DataError> {
         let begun = Instant::now();
         let failed = |error| DataError::write(self.sink, error);

@@ -1,4 +1,4 @@
-//! Making data connections: out to addresses, and in from a listener.
+//! Data connections: outgoing to addresses, and incoming from a listener.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,11 +21,12 @@ use crate::transfer::ActiveTransfer;
 /// Pause when the system has no descriptor or memory for another connection.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long connections may lag behind the slowest target's first one, beyond as long as that took: a
-/// lost SYN is sent again only after a second.
+/// Extra time for further connections after every target has one, in addition to the time that
+/// took. A lost SYN is retransmitted only after one second (RFC 6298 §2.1), which is not worth
+/// waiting for.
 const LAG: Duration = Duration::from_millis(5);
 
-/// A connection attempt that is under way.
+/// A connection attempt in progress.
 #[derive(Debug)]
 pub(crate) struct ConnectAttempt {
     socket: Socket,
@@ -37,15 +38,18 @@ pub(crate) struct ConnectAttempt {
 /// Connections to several targets.
 #[derive(Debug, Default)]
 pub(crate) struct OpenedConnections {
-    /// At least one a target.
+    /// Established connections, at least one for each target.
     pub(crate) open: Vec<Arc<DataStream>>,
-    /// Further ones that take longer.
+    /// Attempts that take longer.
     pub(crate) pending: Vec<ConnectAttempt>,
 }
 
-/// Opens as many connections as there are permits, spread evenly over the targets, of which each
-/// must get one; all at once so that many streams cost one round trip. A target that takes some of them is served with those, and those that take much longer than
-/// its first are not waited for; a target that takes none is an error.
+/// Opens as many connections as there are permits, spread evenly over the targets. All attempts
+/// start at once, so that many streams cost one round trip. Every target must get one connection.
+/// Connections that take much longer than the first of each target are not waited for.
+///
+/// # Errors
+/// A target accepts none; the transfer was stopped.
 pub(crate) fn connect_all(
     transfer: &ActiveTransfer,
     settings: &TransferSettings,
@@ -66,6 +70,7 @@ pub(crate) fn connect_all(
     while !made.pending.is_empty() {
         let now = Instant::now();
         if enough.is_none() && made.covers_all(targets) {
+            // A target that is twice as far away as the first still gets the time to answer.
             enough = Some(now + now.duration_since(begun) + LAG);
         }
         let left = enough
@@ -85,8 +90,11 @@ pub(crate) fn connect_all(
     Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
 }
 
-/// Begins a connection with each permit, with `dial`, spread evenly over the targets. A target gets
-/// fewer when one cannot be begun (no descriptor or port is left), but none at all is an error.
+/// Starts a connection with each permit by `dial`, spread evenly over the targets. A target gets
+/// fewer when an attempt cannot be started (no descriptor or port left).
+///
+/// # Errors
+/// A target gets none.
 fn dial_each<A>(
     targets: &[SocketAddr],
     permits: Vec<StreamPermit>,
@@ -100,8 +108,9 @@ fn dial_each<A>(
         for (nth, permit) in own.into_iter().enumerate() {
             match dial(*to, permit) {
                 Ok(attempt) => begun.push(attempt),
+                // The first attempt at a target must succeed, further ones only add streams.
                 Err(error) if nth > 0 => {
-                    tracing::warn!(%error, "data connection not begun");
+                    tracing::warn!(%error, "cannot start a data connection, continuing with fewer");
                     break;
                 }
                 Err(error) => return Err(error),
@@ -118,7 +127,7 @@ impl OpenedConnections {
         targets.iter().all(has)
     }
 
-    /// Takes the attempts that are decided; returns the first refusal.
+    /// Takes the attempts that have succeeded or failed. Returns the first error.
     fn take_decided(&mut self, settings: &TransferSettings) -> Option<DataError> {
         let (settled, waiting): (Vec<_>, _) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -129,7 +138,7 @@ impl OpenedConnections {
             match attempt.finish(settings) {
                 Ok(stream) => self.open.push(Arc::new(stream)),
                 Err(error) => {
-                    tracing::warn!(%error, "data connection not made");
+                    tracing::warn!(%error, "data connection failed");
                     refused.get_or_insert(error);
                 }
             }
@@ -138,7 +147,7 @@ impl OpenedConnections {
     }
 }
 
-/// Begins to connect; the attempt is given up at `until`.
+/// Starts a connection. The attempt ends at `until`.
 pub(crate) fn start_attempt(
     settings: &TransferSettings,
     to: SocketAddr,
@@ -160,7 +169,7 @@ impl ConnectAttempt {
         self.to
     }
 
-    /// Waits for the connection; `None` if it was not there when `unless` rang.
+    /// Waits for the connection. Returns `None` if `unless` was woken first.
     pub(crate) fn wait_connected(
         self,
         transfer: &ActiveTransfer,
@@ -210,8 +219,8 @@ impl ConnectAttempt {
     }
 }
 
-/// Begins to connect without waiting for it, from `local` where that is of the target's family, with
-/// options that `prepare` sets before.
+/// Starts a connection without waiting for it, from `local` where that has the target's address
+/// family. `prepare` sets options before connect(2).
 pub(crate) fn start_connect(
     to: SocketAddr,
     local: Option<IpAddr>,
@@ -220,6 +229,7 @@ pub(crate) fn start_connect(
     let fail = |source| DataError::Connect { to, source };
     let socket =
         Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP)).map_err(fail)?;
+    // A blocking connect could not be cancelled and would take one round trip per stream.
     socket.set_nonblocking(true).map_err(fail)?;
     prepare(&socket)?;
     if let Some(ip) = local.filter(|ip| ip.is_ipv4() == to.is_ipv4()) {
@@ -227,7 +237,7 @@ pub(crate) fn start_connect(
         socket.bind(&from.into()).map_err(fail)?;
     }
     match socket.connect(&SockAddr::from(to)) {
-        // A signal ends the call, not the attempt (connect(2)).
+        // A signal ends the call, but the attempt continues (connect(2), EINTR).
         Err(e)
             if !matches!(
                 Errno::from_io_error(&e),
@@ -240,7 +250,7 @@ pub(crate) fn start_connect(
     }
 }
 
-/// Waits until a connection attempt is decided or the time is up.
+/// Waits until an attempt has succeeded or failed, or the time is up.
 fn await_any(
     transfer: &ActiveTransfer,
     attempts: &[ConnectAttempt],
@@ -253,7 +263,7 @@ fn await_any(
     transfer.check()
 }
 
-/// Whether a connection that was begun is there, or has failed.
+/// Whether a connection attempt has succeeded or failed.
 pub(crate) fn is_connect_decided(socket: &Socket) -> bool {
     !matches!(
         wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
@@ -261,7 +271,7 @@ pub(crate) fn is_connect_decided(socket: &Socket) -> bool {
     )
 }
 
-/// Connections from hosts that may not connect, of one transfer: closed at once.
+/// Connections of one transfer from hosts that are not allowed. They are closed at once.
 #[derive(Debug, Default)]
 pub(crate) struct RejectedPeers {
     first: Option<IpAddr>,
@@ -269,17 +279,17 @@ pub(crate) struct RejectedPeers {
 }
 
 impl RejectedPeers {
-    /// The first is logged now and the others are counted: a flood of them must not fill the log.
+    /// Logs the first one and counts the others: a flood of them must not fill the log.
     fn note(&mut self, peer: SocketAddr) {
         if self.first.is_some() {
             self.more += 1;
             return;
         }
         self.first = Some(peer.ip().to_canonical());
-        tracing::warn!(%peer, "data connection from a host that may not connect closed");
+        tracing::warn!(%peer, "closed a data connection from a host that is not allowed");
     }
 
-    /// Why no connection came within `seconds`.
+    /// The error of a transfer to which no connection came within `seconds`.
     pub(crate) fn no_peer(&self, seconds: u64) -> DataError {
         match self.first {
             Some(from) => DataError::HostNotAllowed { from, seconds },
@@ -293,14 +303,13 @@ impl Drop for RejectedPeers {
         if self.more > 0 {
             tracing::warn!(
                 more = self.more,
-                "further data connections from hosts that may not connect were closed"
+                "closed further data connections from hosts that are not allowed"
             );
         }
     }
 }
 
-/// Takes one connection from the listener's queue. `None`: there is none, or it was closed, being
-/// that of a host which may not connect.
+/// Takes one connection from the listener's queue, and closes it if its host is not allowed.
 pub(crate) fn accept_allowed(
     transfer: &ActiveTransfer,
     listener: &Socket,
@@ -323,38 +332,39 @@ pub(crate) fn accept_allowed(
         strangers.note(peer);
         return Ok(AcceptResult::Closed);
     }
-    // What fails here is that connection's own trouble (it was reset already); a setting
-    // that the system refuses is the transfer's.
+    // An error here belongs to this connection (it is already reset). A setting that the system
+    // refuses is an error of the transfer.
     set_handshake_options(&socket, settings)?;
     match socket.set_nonblocking(true) {
         Ok(()) => Ok(AcceptResult::Connection(socket, peer)),
         Err(error) => {
-            tracing::warn!(%peer, %error, "data connection dropped");
+            tracing::warn!(%peer, %error, "data connection failed and was closed");
             Ok(AcceptResult::Closed)
         }
     }
 }
 
-/// The answer of a listener's queue.
+/// The result of accept(2) on a listener.
 #[derive(Debug)]
 pub(crate) enum AcceptResult {
-    /// Nothing waits there now.
+    /// The queue is empty.
     Nothing,
-    /// A connection that is gone again.
+    /// The connection was closed at once, or has already failed.
     Closed,
-    /// One from a host that may connect; its socket does not block, and nothing was exchanged over it.
+    /// A connection from an allowed host. Its socket is non-blocking, and nothing was exchanged
+    /// over it.
     Connection(Socket, SocketAddr),
 }
 
-/// Decides what a failed accept means (accept(2): errors of the new connection are reported by
-/// accept itself).
+/// Classifies an accept error. accept(2) also reports errors of the new connection; those are
+/// ignored.
 fn on_accept_error(transfer: &ActiveTransfer, error: io::Error) -> Result<(), DataError> {
     match Errno::from_io_error(&error) {
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT) => {
             Err(DataError::setup("the data listener", error))
         }
         _ if is_shortage(&error) => {
-            tracing::warn!(%error, "no room for a data connection, trying again");
+            tracing::warn!(%error, "out of descriptors or memory for a data connection, retrying");
             let stop = transfer.stop_wake();
             wake::wait([(stop.as_fd(), PollFlags::IN)], SHORTAGE_PAUSE)
                 .map_err(|e| DataError::setup("a wait", e))?;
@@ -364,7 +374,7 @@ fn on_accept_error(transfer: &ActiveTransfer, error: io::Error) -> Result<(), Da
     }
 }
 
-/// Whether the system has no descriptor or memory left, for a while.
+/// Whether the system has temporarily no descriptor or memory left.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -387,7 +397,9 @@ pub(crate) fn accept_one(
             AcceptResult::Connection(socket, peer) => match DataStream::new(socket, peer, settings)
             {
                 Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
-                Err(error) => tracing::warn!(%peer, %error, "data connection dropped"),
+                Err(error) => {
+                    tracing::warn!(%peer, %error, "data connection failed and was closed")
+                }
             },
             AcceptResult::Closed => {}
             AcceptResult::Nothing => {
@@ -411,7 +423,8 @@ pub(crate) fn accept_one(
 mod tests {
     use super::*;
 
-    /// Which connections are begun of `each` to each of two targets, if those in `fail` (counted over all) cannot.
+    /// Starts `each` connections to each of two targets; the attempts numbered in `fail` fail.
+    /// Returns the targets of the others.
     fn begun(each: usize, fail: &[usize]) -> Result<Vec<SocketAddr>, DataError> {
         let targets = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut nth = 0;
@@ -427,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_makes_do_with_the_connections_that_can_be_begun() {
+    fn a_target_uses_the_connections_that_can_be_started() {
         let ports = |begun: Vec<SocketAddr>| begun.iter().map(SocketAddr::port).collect::<Vec<_>>();
         assert_eq!(ports(begun(2, &[]).unwrap()), [1, 1, 2, 2]);
         assert_eq!(ports(begun(3, &[2]).unwrap()), [1, 2, 2, 2]);
@@ -435,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_without_any_is_an_error() {
+    fn a_target_without_a_connection_is_an_error() {
         for first in [1, 3] {
             let error = begun(2, &[first]).unwrap_err();
             assert!(matches!(error, DataError::Connect { .. }), "{error}");

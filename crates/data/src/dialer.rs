@@ -1,8 +1,8 @@
-//! TCP connections on which the caller speaks a protocol of its own (HTTP).
+//! TCP connections on which the caller speaks its own protocol (HTTP).
 //!
-//! A [`Dialer`] makes the connections of one stream, one after the other, and says what ends a wait on
-//! them: the transfer that it works for was stopped, or the peer was silent for too long. While it
-//! works for a transfer, its connection is shown in the transfer's [`TransferControl`].
+//! A [`Dialer`] makes the connections of one stream, one after the other. It ends a wait on them
+//! when its transfer is stopped or the peer is silent for too long. While it works for a transfer,
+//! its connection is part of the transfer's [`TransferControl`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,45 +25,45 @@ use crate::pull::ReaderContext;
 use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;
 
-/// An address that is not the host's last one has this part of the time that is left.
+/// Every address but the last gets the remaining time divided by this.
 const SHARE: u32 = 2;
 
-/// Makes the connections of one stream and ends the waits on them.
+/// Makes the connections of one stream, and ends the waits on them.
 #[derive(Debug)]
 pub struct Dialer {
-    /// Rung by [`Dialer::stop`].
+    /// Woken by [`Dialer::stop`].
     own: Arc<WakeEvent>,
     stopped: AtomicBool,
     now: Mutex<DialerState>,
 }
 
-/// Whom the dialer works for.
+/// The present settings, transfer and connection.
 #[derive(Debug)]
 struct DialerState {
     settings: TransferSettings,
-    /// Rung when the work is to stop.
+    /// Woken when the work must stop.
     stop: Arc<WakeEvent>,
     work: Option<DialerTransfer>,
     /// The connection in use, or kept for the next request.
     open: Option<Arc<DataStream>>,
-    /// Why the last wait failed.
+    /// The error of the last failed wait.
     failure: Option<DataError>,
 }
 
-/// A transfer under way.
+/// The transfer that the dialer works for.
 #[derive(Debug)]
 struct DialerTransfer {
     control: Arc<TransferControl>,
-    /// Of connections that have ended.
+    /// Evidence from connections that have ended.
     stats: Evidence,
-    /// The kernel's counts for the open connection before.
+    /// The kernel's counters when the transfer began to use the open connection.
     before: TcpInfo,
     joined: Instant,
 }
 
 impl Dialer {
-    /// For requests outside of transfers: `settings.connect` bounds the wait for a connection,
-    /// `settings.options.stall` the peer's silence.
+    /// A dialer for requests outside of transfers. `settings.connect_timeout` limits the wait for a
+    /// connection, `settings.options.stall` the silence of the peer.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -90,19 +90,21 @@ impl Dialer {
         lock(&self.now).stop.wake();
     }
 
-    /// Why the last wait failed, once: errors that pass through a library lose their kind.
+    /// Takes the error of the last failed wait. Errors that pass through an HTTP library lose their
+    /// type, so the caller asks here.
     pub fn take_failure(&self) -> Option<DataError> {
         lock(&self.now).failure.take()
     }
 
-    /// Smoothed round-trip time of the connection, as the kernel sees it; `None` without one.
+    /// Smoothed round-trip time of the connection according to the kernel; `None` without a
+    /// connection.
     pub fn rtt(&self) -> Option<Duration> {
         let open = lock(&self.now).open.clone()?;
         let micros = tcp_info::tcp_info(open.as_fd()).ok()?.rtt_us;
         (micros > 0).then(|| Duration::from_micros(micros.into()))
     }
 
-    /// The connection and further ones belong to a transfer from now on, until [`Dialer::leave_transfer`].
+    /// Assigns the present and further connections to a transfer, until [`Dialer::leave_transfer`].
     pub fn join_transfer(&self, duty: ReaderContext<'_>) {
         let mut now = lock(&self.now);
         now.settings = duty.settings.clone();
@@ -119,7 +121,7 @@ impl Dialer {
         }
     }
 
-    /// The transfer has ended; returns what the kernel saw of its connections here.
+    /// Ends the assignment to a transfer. Returns the evidence of its connections.
     pub fn leave_transfer(&self) -> Evidence {
         let mut now = lock(&self.now);
         let open = now.open.take();
@@ -131,11 +133,11 @@ impl Dialer {
         now.work.take().map_or_else(Evidence::default, |d| d.stats)
     }
 
-    /// Connects to the first of `targets` that answers; each has a share of the time, the last one all
-    /// that is left. The connection that there was is no longer this dialer's.
+    /// Connects to the first of `targets` that answers. Each target gets a share of the time, the
+    /// last one all that is left. The dialer gives up its previous connection.
     ///
     /// # Errors
-    /// The last target's; [`DataError::Aborted`] when stopped.
+    /// The last target's error; [`DataError::Aborted`] when stopped.
     pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
             let mut now = lock(&self.now);
@@ -198,7 +200,7 @@ impl Dialer {
         DataStream::new(socket, to, settings).map_err(failed)
     }
 
-    /// Runs `op` on a connection, waiting for `ready` whenever it would block.
+    /// Runs `op` on a connection, and waits for `ready` whenever it would block.
     fn retry_until_ready(
         &self,
         stream: &DataStream,
@@ -220,7 +222,8 @@ impl Dialer {
                 Err(e) if should_retry(&e) => {}
                 done => return done.map_err(|e| self.note(broke(e))),
             }
-            // A large send buffer over a slow path: what the peer acknowledges moves.
+            // A large send buffer on a slow path drains without any call returning: bytes that the
+            // peer acknowledges count as progress.
             let acked = tcp_info::tcp_info(stream.as_fd()).map(|info| info.bytes_acked);
             if let (Ok(now), PollFlags::OUT) = (acked, ready)
                 && acknowledged
@@ -235,6 +238,7 @@ impl Dialer {
                 return Err(self.note(DataError::Stalled { seconds }));
             }
             let fds = [(stream.as_fd(), ready), (stop.as_fd(), PollFlags::IN)];
+            // Look at the acknowledged bytes at least once a second.
             let look = left.min(Duration::from_secs(1));
             let [_, stopped] = wake::wait(fds, look).map_err(|e| self.note(broke(e)))?;
             if stopped || self.stopped.load(Ordering::SeqCst) {
@@ -243,7 +247,7 @@ impl Dialer {
         }
     }
 
-    /// Remembers a failure for [`Dialer::take_failure`].
+    /// Stores an error for [`Dialer::take_failure`]. Returns an equivalent one for the caller.
     fn note(&self, error: DataError) -> DataError {
         let told = match &error {
             DataError::Aborted => DataError::Aborted,
@@ -258,7 +262,7 @@ impl Dialer {
     }
 }
 
-/// Whether the call is to be made again.
+/// Whether the call must be repeated.
 fn should_retry(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -267,7 +271,7 @@ fn should_retry(error: &io::Error) -> bool {
 }
 
 impl DialerState {
-    /// This is the connection now.
+    /// Makes this the present connection.
     fn show(&mut self, stream: Arc<DataStream>) {
         if let Some(work) = &mut self.work {
             work.before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
@@ -277,7 +281,7 @@ impl DialerState {
         self.open = Some(stream);
     }
 
-    /// It is no longer, or not for this transfer.
+    /// Ends the use of a connection, or its use for this transfer.
     fn hide(&mut self, stream: &Arc<DataStream>) {
         if let Some(work) = &mut self.work {
             work.control.detach(stream);
@@ -295,7 +299,7 @@ pub struct DialedConnection {
 }
 
 impl DialedConnection {
-    /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
+    /// Receives the available bytes, and waits for the first one. 0 is the peer's FIN.
     ///
     /// # Errors
     /// [`DataError::Wire`], [`DataError::Stalled`], [`DataError::Aborted`].
@@ -305,7 +309,7 @@ impl DialedConnection {
             .retry_until_ready(&self.stream, PollFlags::IN, read)
     }
 
-    /// Waits at most `limit` until the peer has sent something or closed; whether it has.
+    /// Waits at most `limit` until the peer has sent something or closed. Returns whether it has.
     pub fn has_input(&self, limit: Duration) -> bool {
         let fds = [(self.stream.as_fd(), PollFlags::IN)];
         matches!(wake::wait(fds, limit), Ok([true]))
@@ -327,7 +331,7 @@ impl DialedConnection {
         Ok(())
     }
 
-    /// Whether it can carry another request: open, and nothing came unasked.
+    /// Whether it can carry another request: it is open, and no unrequested bytes came.
     pub fn is_idle(&self) -> bool {
         self.stream.is_alive() && !self.has_input(Duration::ZERO)
     }
@@ -356,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_given_up_and_the_reason_kept() {
+    fn a_silent_peer_is_a_stall_and_the_error_is_kept() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dialer = Dialer::new(&settings(Duration::from_millis(50))).unwrap();
         let connection = dialer.dial(&[listener.local_addr().unwrap()]).unwrap();
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_address_is_tried_when_one_refuses() {
+    fn the_next_address_is_tried_after_a_refusal() {
         let closed = TcpListener::bind("127.0.0.1:0").unwrap();
         let dead = closed.local_addr().unwrap();
         drop(closed);
@@ -388,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_wakes_whoever_waits() {
+    fn stop_wakes_a_waiting_receiver() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let dialer = Dialer::new(&settings(Duration::from_secs(3600))).unwrap();
         let connection = dialer.dial(&[listener.local_addr().unwrap()]).unwrap();
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn its_connection_is_shown_while_it_works_for_a_transfer() {
+    fn the_connection_is_visible_while_a_transfer_uses_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let settings = settings(Duration::from_secs(60));
         let dialer = Dialer::new(&settings).unwrap();

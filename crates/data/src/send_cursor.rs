@@ -1,5 +1,5 @@
-//! The shared cursor: hands out what is to be sent next, so that a slow stream never holds the
-//! file back.
+//! The shared cursor: hands out the next part to send, so that a slow stream never delays the rest
+//! of the file.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -8,29 +8,29 @@ use proto::ranges::{ByteRange, RangeSet};
 
 use crate::locks::lock;
 
-/// Where blocks come from.
+/// The source of blocks.
 #[derive(Debug)]
 pub(crate) enum SendCursor {
-    /// Parts of a source that can be read anywhere.
+    /// Ranges of a source that can be read at any offset.
     Ranges {
         /// Not yet handed out.
         left: Mutex<RemainingRanges>,
-        /// Where the last range ends.
+        /// End of the last range, bytes.
         end: u64,
     },
-    /// A source that must be read in order: whoever has the lock reads the next block.
+    /// A source that must be read in order: the holder of the lock reads the next block.
     Sequential(Mutex<SequentialPosition>),
 }
 
-/// The smallest part that is handed out so that all lanes have something to send, bytes.
+/// Smallest part that is handed out so that every stream has something to send, bytes.
 pub(crate) const MIN_PART: u64 = 64 << 10;
 
-/// Part that a stream is to send next.
+/// The part that a stream sends next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendPart {
     pub(crate) range: ByteRange,
-    /// So little is left that blocks have become smaller. (The end of a range among many may be small
-    /// at any time.)
+    /// So little is left that parts are smaller than a block. (The end of one range among many may
+    /// be small at any time.)
     pub(crate) is_near_end: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct SendPart {
 #[derive(Debug, Default)]
 pub(crate) struct RemainingRanges {
     ranges: VecDeque<ByteRange>,
-    /// In all.
+    /// Total length of `ranges`.
     bytes: u64,
 }
 
@@ -66,8 +66,8 @@ impl SendCursor {
         Self::Sequential(Mutex::default())
     }
 
-    /// The next part to send, at most `block` bytes; `None` when all was handed out. Several `lanes`
-    /// get smaller parts of the little that is left, so that none waits long for another's last.
+    /// The next part to send, at most `block` bytes; `None` when everything was handed out. Near
+    /// the end several streams get smaller parts, so that none waits long for another's last part.
     pub(crate) fn next(
         left: &Mutex<RemainingRanges>,
         block: u64,
@@ -76,7 +76,8 @@ impl SendCursor {
         Self::next_at_least(left, block, lanes, MIN_PART)
     }
 
-    /// As [`SendCursor::next`], but parts do not become smaller than `least`, a multiple of [`MIN_PART`].
+    /// As [`SendCursor::next`], but parts do not become smaller than `least`, a multiple of
+    /// [`MIN_PART`].
     pub(crate) fn next_at_least(
         left: &Mutex<RemainingRanges>,
         block: u64,
@@ -104,7 +105,7 @@ impl SendCursor {
         })
     }
 
-    /// The turn to read an in-order source.
+    /// Locks an in-order source for one read.
     pub(crate) fn lock_sequential(
         order: &Mutex<SequentialPosition>,
     ) -> MutexGuard<'_, SequentialPosition> {
@@ -113,20 +114,20 @@ impl SendCursor {
 }
 
 impl RemainingRanges {
-    /// Nothing is left.
+    /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// A range that was handed out and not moved is the next part again.
+    /// Returns a range that was handed out and not moved. It is the next part again.
     pub(crate) fn return_range(&mut self, range: ByteRange) {
         self.bytes += range.len();
         self.ranges.push_front(range);
     }
 
-    /// How large the next part may be, bytes: of what is left, a quarter of what each of `lanes` would
-    /// get, so that one which is four times slower than the others is done when they are. In steps that
-    /// keep reads of whole ranges aligned to pages.
+    /// Largest next part, bytes: a quarter of each stream's share of what is left, so that a stream
+    /// four times slower than the others finishes when they do. Multiples of [`MIN_PART`] keep
+    /// reads aligned to pages.
     fn part(&self, block: u64, lanes: u64, least: u64) -> u64 {
         if lanes <= 1 {
             return block;
@@ -143,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hands_out_every_byte_once_in_order(
+        fn every_byte_is_handed_out_once_and_in_order(
             spans in proptest::collection::vec((0u64..5000, 1u64..900), 0..8),
             block in 0u64..700,
             lanes in 0usize..40,
@@ -176,18 +177,18 @@ mod tests {
     }
 
     #[test]
-    fn one_lane_gets_whole_blocks() {
+    fn a_single_stream_gets_whole_blocks() {
         assert_eq!(parts(5 << 20, 2 << 20, 1), [2 << 20, 2 << 20, 1 << 20]);
     }
 
     #[test]
-    fn every_lane_gets_something_of_a_small_file() {
+    fn every_stream_gets_a_part_of_a_small_file() {
         let parts = parts(1 << 20, 1 << 20, 4);
         assert_eq!(parts, [64 << 10; 16]);
     }
 
     #[test]
-    fn parts_become_smaller_towards_the_end_only() {
+    fn parts_shrink_only_near_the_end() {
         let parts = parts(100 << 20, 1 << 20, 4);
         let whole = parts.iter().take_while(|part| **part == 1 << 20).count();
         assert!(whole >= 84, "{whole}");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_range_is_not_the_end_of_the_file() {
+    fn a_small_range_does_not_count_as_the_end_of_the_file() {
         let mut ranges = RangeSet::new();
         ranges.insert(0, 1000);
         ranges.insert(1 << 20, 64 << 20);

@@ -1,4 +1,4 @@
-//! One stream at work in a transfer: every wait on the socket can be stopped and notices a stall.
+//! One stream in use by a transfer: every wait on its socket can be cancelled, and detects a stall.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,29 +15,29 @@ use crate::os::wake::{self, WakeEvent};
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
-/// How often a waiting stream looks whether the kernel made progress that no call showed.
+/// How often a waiting stream checks for progress that no call returned.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// First and longest wait between looks at whether the peer has acknowledged everything.
+/// First and longest interval between checks whether the peer has acknowledged everything.
 const DRAIN_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// A stream at work. Dropping it adds its statistics to the transfer.
+/// A stream in use. Dropping it adds its statistics to the transfer.
 #[derive(Debug)]
 pub(crate) struct StreamIo<'t> {
     transfer: &'t ActiveTransfer,
     stream: Arc<DataStream>,
     before: TcpInfo,
     joined: Instant,
-    /// Bytes that the peer had acknowledged when somebody last looked.
+    /// Bytes that the peer had acknowledged at the last check.
     acknowledged: u64,
     wire_time: Duration,
     store_time: Duration,
 }
 
-/// End of a wait for input.
+/// The result of a wait for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputResult {
-    /// This many bytes came; 0 is the peer's FIN.
+    /// This many bytes arrived; 0 is the peer's FIN.
     Bytes(usize),
     /// The other event came first.
     Interrupted,
@@ -68,8 +68,9 @@ impl<'t> StreamIo<'t> {
         &self.stream
     }
 
-    /// Waits until the connection's handshake is over, before any byte of it. At once where there is
-    /// none, or was one in a transfer before. To be called in the thread that serves the connection.
+    /// Waits until the connection's handshake is complete, before the first byte. Returns at once
+    /// if there is none, or if an earlier transfer completed it. Call it in the thread that serves
+    /// the connection.
     pub(crate) fn handshake(&mut self) -> Result<(), DataError> {
         loop {
             self.transfer.check()?;
@@ -83,7 +84,8 @@ impl<'t> StreamIo<'t> {
         }
     }
 
-    /// Sends all of `header` and `bytes`; with `more`, the kernel may wait for what follows.
+    /// Sends all of `header` and `bytes`. With `more`, the kernel may wait for the bytes that
+    /// follow (MSG_MORE).
     pub(crate) fn send_all(
         &mut self,
         header: &[u8],
@@ -102,7 +104,7 @@ impl<'t> StreamIo<'t> {
         Ok(())
     }
 
-    /// Sends from a file; 0 means that the file has ended at `offset`.
+    /// Sends from a file. Returns 0 when the file ends at `offset`.
     pub(crate) fn send_file(
         &mut self,
         file: BorrowedFd<'_>,
@@ -134,19 +136,18 @@ impl<'t> StreamIo<'t> {
         })
     }
 
-    /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
+    /// Receives the available bytes, and waits for the first one. 0 is the peer's FIN.
     pub(crate) fn recv(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
         self.run_when_ready(PollFlags::IN, |s| recv(s, buf))
     }
 
-    /// As [`StreamIo::recv`], for bytes that are no progress by themselves: headers, and what is
-    /// skipped. Whoever takes them looks at the clock ([`StreamIo::check_clock`]) if nothing better
-    /// follows.
+    /// As [`StreamIo::recv`], for bytes that are no progress by themselves: headers and discarded
+    /// bytes. The caller checks the clock ([`StreamIo::check_clock`]) if no progress follows.
     pub(crate) fn recv_no_progress(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
         self.until_done(PollFlags::IN, |s| recv(s, buf))
     }
 
-    /// As [`StreamIo::recv_no_progress`], but `other` ends the wait too while nothing has come.
+    /// As [`StreamIo::recv_no_progress`], but `other` ends the wait, too, while nothing has come.
     pub(crate) fn recv_or_wake(
         &mut self,
         buf: &mut [u8],
@@ -167,7 +168,7 @@ impl<'t> StreamIo<'t> {
         Ok(input)
     }
 
-    /// Moves up to `len` bytes from the socket into an empty pipe; 0 is the peer's FIN.
+    /// Moves up to `len` bytes from the socket into an empty pipe. Returns 0 at the peer's FIN.
     pub(crate) fn splice_in(
         &mut self,
         pipe: BorrowedFd<'_>,
@@ -180,7 +181,7 @@ impl<'t> StreamIo<'t> {
         })
     }
 
-    /// Work at this end that may take long and is not the wire's fault (a disk, a hash).
+    /// Runs work at this end that may take long and is not caused by the wire (a disk, a checksum).
     pub(crate) fn store<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         let hold = self.transfer.clock().pause();
@@ -190,8 +191,8 @@ impl<'t> StreamIo<'t> {
         done
     }
 
-    /// Sends FIN and waits until the peer's kernel has acknowledged every byte or the peer closed
-    /// its side, so that success means arrival.
+    /// Sends FIN and waits until the peer's kernel has acknowledged every byte, so that success
+    /// means arrival.
     pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
         let _ = self.stream.transport().end_sending();
         let mut pause = DRAIN_POLL.0;
@@ -199,7 +200,8 @@ impl<'t> StreamIo<'t> {
         let mut rest = [0; 4096];
         loop {
             match recv(&self.stream, &mut rest) {
-                // The peer may close its side long before it has read everything.
+                // The peer may close its side long before it has read everything; polling for input
+                // would then return at once.
                 Ok(0) => events = PollFlags::empty(),
                 Ok(_) => {}
                 Err(e) => self.ignore_would_block(e)?,
@@ -218,7 +220,7 @@ impl<'t> StreamIo<'t> {
         }
     }
 
-    /// Runs `op` on the socket, waiting for `ready` whenever it would block. That it is done is
+    /// Runs `op` on the socket, and waits for `ready` whenever it would block. Its completion is
     /// progress of the transfer.
     pub(crate) fn run_when_ready<T>(
         &mut self,
@@ -248,7 +250,7 @@ impl<'t> StreamIo<'t> {
         Ok(done)
     }
 
-    /// Waits for the socket, for a stop, or for `other`; true if `other` came.
+    /// Waits for the socket, for a stop, or for `other`. Returns true if `other` came.
     fn wait(&mut self, ready: PollFlags, other: Option<&WakeEvent>) -> Result<bool, DataError> {
         self.check_stall()?;
         let stop = self.transfer.stop_wake();
@@ -263,9 +265,10 @@ impl<'t> StreamIo<'t> {
         Ok(interrupted && other.is_some())
     }
 
-    /// [`DataError::Stalled`] if nothing moved for the limit. A call that fills a large buffer
-    /// over a slow path may take long; bytes the peer acknowledged meanwhile count as moved. What it
-    /// sent does not: payload is counted when it is read, and all else is no progress.
+    /// Fails with [`DataError::Stalled`] if nothing moved for the stall time. A call that fills a
+    /// large buffer over a slow path may take long; bytes that the peer acknowledged meanwhile
+    /// count as progress. Bytes from the peer do not: payload counts when it is read, and nothing
+    /// else is progress.
     fn check_stall(&mut self) -> Result<(), DataError> {
         if let Ok(info) = tcp_info::tcp_info(self.stream.as_fd())
             && info.bytes_acked != self.acknowledged
@@ -276,7 +279,7 @@ impl<'t> StreamIo<'t> {
         self.check_clock()
     }
 
-    /// [`DataError::Stalled`] if nothing moved for the limit.
+    /// Fails with [`DataError::Stalled`] if nothing moved for the stall time.
     pub(crate) fn check_clock(&self) -> Result<(), DataError> {
         let clock = self.transfer.clock();
         if clock.time_left().is_zero() {
@@ -289,7 +292,7 @@ impl<'t> StreamIo<'t> {
     /// Whether our FIN, and so every byte before it, is acknowledged.
     fn acknowledged(&self) -> Result<bool, DataError> {
         let info = tcp_info::tcp_info(self.stream.as_fd()).map_err(|e| self.wire_error(e))?;
-        // A reset closes the connection too, and leaves its error.
+        // A reset closes the connection, too, and leaves an error.
         if let Ok(Some(error)) = self.stream.transport().socket().take_error() {
             return Err(self.wire_error(error));
         }
@@ -310,7 +313,7 @@ impl<'t> StreamIo<'t> {
         }
     }
 
-    /// The error of a connection that broke.
+    /// The error of a broken connection.
     pub(crate) fn wire_error(&self, source: io::Error) -> DataError {
         DataError::Wire {
             peer: self.stream.peer().to_string(),
@@ -328,7 +331,7 @@ impl<'t> StreamIo<'t> {
     }
 }
 
-/// The kernel's accounts of a stream that has been at work since `joined`, when it showed `before`.
+/// The evidence of a stream since `joined`, when its counters were `before`.
 pub(crate) fn stream_evidence(stream: &DataStream, before: &TcpInfo, joined: Instant) -> Evidence {
     let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
     let memory = tcp_info::socket_memory(stream.as_fd()).unwrap_or_default();
@@ -338,14 +341,14 @@ pub(crate) fn stream_evidence(stream: &DataStream, before: &TcpInfo, joined: Ins
             .total_retrans
             .saturating_sub(before.total_retrans)
             .into(),
-        // The kernel shows "unknown" as all ones.
+        // The kernel reports "unknown" as all ones.
         min_rtt: if now.min_rtt_us == u32::MAX {
             Duration::ZERO
         } else {
             us(now.min_rtt_us.into())
         },
         smoothed_rtt: us(now.rtt_us.into()),
-        // The other direction carries acknowledgements; its buffer says nothing.
+        // The other direction carries only acknowledgements, so its buffer is irrelevant.
         buffer_bytes: if sends(&now) {
             memory.sndbuf.into()
         } else {
@@ -372,9 +375,9 @@ impl Drop for StreamIo<'_> {
     }
 }
 
-/// Whether a connection has carried more away from this end than to it.
+/// Whether a connection has sent more from this end than it has received.
 fn sends(info: &TcpInfo) -> bool {
-    // Linux before 4.19 does not count what was sent. What was acknowledged has the SYN in it.
+    // Linux before 4.19 does not count sent bytes. The acknowledged bytes include the SYN.
     let sent = info.bytes_sent.max(info.bytes_acked.saturating_sub(1));
     sent > info.bytes_received
 }
@@ -388,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_shows_on_old_kernels_too() {
+    fn the_sending_end_is_detected_on_old_kernels() {
         let counts = |bytes_sent, bytes_acked, bytes_received| TcpInfo {
             bytes_sent,
             bytes_acked,

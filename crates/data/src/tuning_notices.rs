@@ -1,4 +1,5 @@
-//! Notices between the sizing thread of a transfer and its [`TransferControl`](crate::job::Control).
+//! Notices between the sizing thread of a transfer and its
+//! [`TransferControl`](crate::job::TransferControl).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,26 +14,26 @@ use tune::streams::auto;
 use crate::locks::lock;
 use crate::os::wake::WakeEvent;
 
-/// Decisions that wait to be read; older ones are dropped.
+/// Most decisions kept until somebody reads them. The oldest are dropped first.
 const MOST_DECISIONS: usize = 4096;
 
-/// Part of [`TransferControl`](crate::job::Control).
+/// The part of [`TransferControl`](crate::job::TransferControl) that the sizing thread writes.
 #[derive(Debug, Default)]
 pub(crate) struct TuningNotices {
     decisions: Mutex<VecDeque<BufferDecision>>,
-    /// About streams, congestion control and pace.
+    /// Decisions about streams, congestion control and pacing.
     stream_decisions: Mutex<VecDeque<auto::TransferDecision>>,
-    /// Limiter of the sending now.
+    /// What limits the sender at present.
     limiter: Mutex<Option<Limiter>>,
     listener: Mutex<ResizeListener>,
-    /// The size that the other end told, bytes; 0: none yet.
+    /// Buffer size announced by the peer, bytes; 0: none yet.
     followed: AtomicU64,
-    /// The limit of this host that holds a stream back.
+    /// The host limit that restricts a stream, if there is one.
     bound: Mutex<Option<HostBound>>,
     bell: Mutex<Weak<WakeEvent>>,
 }
 
-/// Who is told of this end's sizes.
+/// Callback that receives this end's new buffer sizes.
 #[derive(Default)]
 struct ResizeListener(Option<Arc<dyn Fn(u64) + Send + Sync>>);
 
@@ -44,93 +45,95 @@ impl fmt::Debug for ResizeListener {
 }
 
 impl TuningNotices {
-    /// A transfer begins, whose sizing thread is woken by `bell`.
+    /// Starts a transfer. `wake` wakes its sizing thread.
     pub(crate) fn on_transfer_start(&self, bell: &Arc<WakeEvent>) {
         *lock(&self.bound) = None;
         *lock(&self.limiter) = None;
         *lock(&self.bell) = Arc::downgrade(bell);
     }
 
-    /// The transfer has ended, and what the other end told for it is over. (What it tells of the
-    /// next one may come before that begins here.)
+    /// Ends a transfer and forgets the size that the peer announced for it. (A size for the next
+    /// transfer may arrive before that transfer starts here, so it is not cleared at the start.)
     pub(crate) fn on_transfer_end(&self) {
         self.followed.store(0, Ordering::SeqCst);
     }
 
-    /// Wakes the sizing thread: a stream joined, or there is something to follow.
+    /// Wakes the sizing thread: a stream was added, or the peer announced a size.
     pub(crate) fn wake(&self) {
         if let Some(bell) = lock(&self.bell).upgrade() {
             bell.wake();
         }
     }
 
-    /// See [`TransferControl::on_resize`](crate::job::Control::on_resize).
+    /// See [`TransferControl::on_resize`](crate::job::TransferControl::on_resize).
     pub(crate) fn on_resize(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
         lock(&self.listener).0 = Some(Arc::new(tell));
     }
 
-    /// This end's buffers have this size now, bytes.
+    /// Reports the new size of this end's buffers, bytes.
     pub(crate) fn report_resize(&self, bytes: u64) {
-        // The listener may take its time; nobody has to wait for it.
+        // The callback may block, so it runs without the lock.
         let listener = lock(&self.listener).0.clone();
         if let Some(tell) = listener {
             tell(bytes);
         }
     }
 
-    /// See [`TransferControl::follow_peer_size`](crate::job::Control::follow).
+    /// See [`TransferControl::follow_peer_size`](crate::job::TransferControl::follow_peer_size).
     pub(crate) fn follow_peer_size(&self, bytes: u64) {
         self.followed.store(bytes, Ordering::SeqCst);
         self.wake();
     }
 
-    /// The other end's size, bytes.
+    /// The size announced by the peer, bytes.
     pub(crate) fn peer_size(&self) -> Option<u64> {
         Some(self.followed.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
     }
 
-    /// Notes the limit that holds a stream back now; of several streams, that of the one whose path gives most.
+    /// Sets the host limit that restricts a stream now. With several streams it is the one of the
+    /// fastest stream.
     pub(crate) fn set_host_limit(&self, bound: Option<HostBound>) {
         *lock(&self.bound) = bound;
     }
 
-    /// See [`TransferControl::host_limit`](crate::job::Control::bound).
+    /// See [`TransferControl::host_limit`](crate::job::TransferControl::host_limit).
     pub(crate) fn host_limit(&self) -> Option<HostBound> {
         *lock(&self.bound)
     }
 
-    /// Notes a decision.
+    /// Adds a decision about buffers.
     pub(crate) fn push_decision(&self, decision: BufferDecision) {
         push(&mut lock(&self.decisions), decision);
     }
 
-    /// Notes a decision about streams.
+    /// Adds a decision about streams.
     pub(crate) fn push_stream_decision(&self, decision: auto::TransferDecision) {
         push(&mut lock(&self.stream_decisions), decision);
     }
 
-    /// See [`TransferControl::stream_decisions`](crate::job::Control::stream_decisions).
+    /// See
+    /// [`TransferControl::take_stream_decisions`](crate::job::TransferControl::take_stream_decisions).
     pub(crate) fn take_stream_decisions(&self) -> Vec<auto::TransferDecision> {
         std::mem::take(&mut *lock(&self.stream_decisions)).into()
     }
 
-    /// Notes the limiter of the sending now.
+    /// Sets what limits the sender now.
     pub(crate) fn set_limiter(&self, limiter: Limiter) {
         *lock(&self.limiter) = Some(limiter);
     }
 
-    /// See [`TransferControl::limiter`](crate::job::Control::limiter).
+    /// See [`TransferControl::limiter`](crate::job::TransferControl::limiter).
     pub(crate) fn limiter(&self) -> Option<Limiter> {
         *lock(&self.limiter)
     }
 
-    /// See [`TransferControl::decisions`](crate::job::Control::decisions).
+    /// See [`TransferControl::take_decisions`](crate::job::TransferControl::take_decisions).
     pub(crate) fn take_decisions(&self) -> Vec<BufferDecision> {
         std::mem::take(&mut *lock(&self.decisions)).into()
     }
 }
 
-/// The latest stay.
+/// Appends a decision. Drops the oldest at the bound, because readers want the present state.
 fn push<T>(decisions: &mut VecDeque<T>, decision: T) {
     if decisions.len() == MOST_DECISIONS {
         decisions.pop_front();
@@ -144,7 +147,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn decisions_are_bounded_and_the_latest_stay() {
+    fn decisions_are_bounded_and_the_oldest_are_dropped() {
         let board = TuningNotices::default();
         for stream in 0..10_000 {
             board.push_decision(BufferDecision {
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_in_an_earlier_transfer_is_not_followed() {
+    fn a_size_announced_in_an_earlier_transfer_is_forgotten() {
         let board = TuningNotices::default();
         let bell = Arc::new(WakeEvent::new().unwrap());
         board.on_transfer_start(&bell);
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_before_this_end_begins_is_followed() {
+    fn a_size_announced_before_the_transfer_starts_here_is_kept() {
         let board = TuningNotices::default();
         board.follow_peer_size(2 << 20);
         board.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_an_earlier_transfer_holds_no_longer() {
+    fn the_host_limit_of_an_earlier_transfer_is_cleared() {
         let board = TuningNotices::default();
         let bound = HostBound {
             limiter: Limiter::ReceiveWindow,
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_listener_nobody_is_told() {
+    fn a_size_is_reported_only_to_a_registered_callback() {
         let board = TuningNotices::default();
         board.report_resize(7);
         let heard = Arc::new(AtomicU64::new(0));

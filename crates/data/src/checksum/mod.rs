@@ -1,4 +1,4 @@
-//! Checksums: of a stream, of pieces in any order, of a stored file.
+//! Checksums: of bytes in order, of parts in any order, of a stored file.
 
 use crc_fast::CrcAlgorithm;
 use md5::Md5;
@@ -10,7 +10,7 @@ use crate::buffer::PageBuffer;
 use crate::error::DataError;
 use crate::store::Source;
 
-/// A running sum of bytes in order.
+/// The running checksum of bytes in order.
 #[derive(Clone)]
 pub struct ChecksumHasher {
     state: HasherState,
@@ -34,7 +34,7 @@ enum HasherState {
 }
 
 impl ChecksumHasher {
-    /// Nothing summed.
+    /// A checksum of no bytes.
     pub fn new(algorithm: ChecksumAlgorithm) -> Self {
         let crc = |which| HasherState::Crc(crc_fast::Digest::new(which));
         let state = match algorithm {
@@ -65,7 +65,7 @@ impl ChecksumHasher {
         }
     }
 
-    /// Lower-case hex.
+    /// The checksum in lower-case hex.
     pub fn finish(self) -> String {
         match self.state {
             HasherState::Adler32(sum) => format!("{:08x}", sum.finish()),
@@ -88,12 +88,12 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The sum of a run of bytes that can be joined to the sum of the run after it.
+/// The checksum of a run of bytes, which can be combined with that of the run that follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartialChecksum {
     kind: CombinableAlgorithm,
     value: u32,
-    /// Bytes summed.
+    /// Number of bytes.
     pub(crate) len: u64,
 }
 
@@ -115,7 +115,7 @@ impl CombinableAlgorithm {
 }
 
 impl PartialChecksum {
-    /// The sum of no bytes; `None` for an algorithm whose sums do not join.
+    /// The checksum of no bytes; `None` for an algorithm whose checksums cannot be combined.
     pub(crate) fn empty(algorithm: ChecksumAlgorithm) -> Option<Self> {
         let (kind, value) = match algorithm {
             ChecksumAlgorithm::Adler32 => (CombinableAlgorithm::Adler32, 1),
@@ -130,7 +130,7 @@ impl PartialChecksum {
         })
     }
 
-    /// This run followed by `next`.
+    /// The checksum of this run followed by `next`.
     pub(crate) fn combine(self, next: Self) -> Self {
         let value = match self.kind.crc() {
             _ if self.len == 0 => next.value,
@@ -150,15 +150,15 @@ impl PartialChecksum {
         }
     }
 
-    /// Lower-case hex.
+    /// The checksum in lower-case hex.
     pub(crate) fn finish(self) -> String {
         format!("{:08x}", self.value)
     }
 }
 
-/// The sum of a file from the sums of its parts, in order and without gaps: lower-case hex and
-/// length in bytes of each. `None` for an algorithm whose sums do not join, or when one of them is
-/// no sum.
+/// Combines the checksums of the parts of a file to that of the whole. `parts` are the checksums in
+/// lower-case hex and the lengths in bytes, in order and without gaps. `None` for an algorithm
+/// whose checksums cannot be combined, or when one of them is not valid.
 pub fn combine_checksums<'p>(
     algorithm: ChecksumAlgorithm,
     parts: impl IntoIterator<Item = (&'p str, u64)>,
@@ -175,8 +175,8 @@ pub fn combine_checksums<'p>(
     joined.map(PartialChecksum::finish)
 }
 
-/// A run of bytes that is being summed and will end as a [`PartialChecksum`]. Extending it costs a
-/// fraction of joining two pieces.
+/// The running checksum of a run of bytes that ends as a [`PartialChecksum`]. Extending it costs a
+/// fraction of combining two of them.
 pub(crate) struct PartialHasher {
     kind: CombinableAlgorithm,
     sum: PartialHasherState,
@@ -185,7 +185,7 @@ pub(crate) struct PartialHasher {
 
 #[allow(
     clippy::large_enum_variant,
-    reason = "there is one a stream, and no allocation a block is worth the bytes"
+    reason = "each stream has one; the bytes cost less than an allocation per block"
 )]
 enum PartialHasherState {
     Adler32(simd_adler32::Adler32),
@@ -201,7 +201,7 @@ impl std::fmt::Debug for PartialHasher {
 }
 
 impl PartialHasher {
-    /// No bytes, of the same algorithm as `piece`.
+    /// A checksum of no bytes, with the same algorithm as `piece`.
     pub(crate) fn same_algorithm(piece: PartialChecksum) -> Self {
         let sum = match piece.kind.crc() {
             None => PartialHasherState::Adler32(simd_adler32::Adler32::new()),
@@ -214,7 +214,7 @@ impl PartialHasher {
         }
     }
 
-    /// Bytes summed.
+    /// Number of bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -228,7 +228,7 @@ impl PartialHasher {
         self.len += bytes.len() as u64;
     }
 
-    /// The whole run.
+    /// The checksum of the whole run.
     pub(crate) fn finish(self) -> PartialChecksum {
         let value = match self.sum {
             PartialHasherState::Adler32(sum) => sum.finish(),
@@ -242,27 +242,28 @@ impl PartialHasher {
     }
 }
 
-/// A 32-bit CRC is returned in 64 bits.
+/// The lower 32 bits: the library returns a 32-bit CRC in 64 bits.
 fn low_half(crc: u64) -> u32 {
     let [a, b, c, d, ..] = crc.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Adler-32 of `first` followed by a run of `len` bytes whose sum is `second` (RFC 1950 §8.2:
+/// Adler-32 of `first` followed by a run of `len` bytes whose checksum is `second` (RFC 1950 §8.2:
 /// both halves are sums modulo the same prime).
 fn combine_adler32(first: u32, second: u32, len: u64) -> u32 {
     const PRIME: u64 = 65_521;
     let split = |sum: u32| (u64::from(sum & 0xffff), u64::from(sum >> 16));
     let ((a1, b1), (a2, b2)) = (split(first), split(second));
+    // The second run started with a = 1, which is subtracted once (`PRIME - 1`).
     let a = (a1 + a2 + PRIME - 1) % PRIME;
     let b = (b1 + b2 + (len % PRIME) * (a1 + PRIME - 1)) % PRIME;
     low_half(b << 16 | a)
 }
 
-/// Bytes read at a time while a stored file is summed.
+/// Bytes of a stored file read in one call.
 const STEP: usize = 1 << 20;
 
-/// A sum of stored bytes that can pause between two reads.
+/// A checksum of stored bytes that can pause between two reads.
 #[derive(Debug, Clone)]
 pub struct SourceChecksum {
     digest: ChecksumHasher,
@@ -272,8 +273,8 @@ pub struct SourceChecksum {
 }
 
 impl SourceChecksum {
-    /// Of `length` bytes (to the end if `None`) from `offset`; a range beyond the end sums what is
-    /// there.
+    /// The checksum of `length` bytes (up to the end if `None`) from `offset`. A range beyond the
+    /// end covers the bytes that exist.
     pub fn new(algorithm: ChecksumAlgorithm, offset: u64, length: Option<u64>) -> Self {
         Self {
             digest: ChecksumHasher::new(algorithm),
@@ -283,8 +284,9 @@ impl SourceChecksum {
         }
     }
 
-    /// Goes on until the end (the sum in lower-case hex) or until `go_on`, which is called now and
-    /// then with the bytes done, returns `false` (`None`: call it again).
+    /// Continues up to the end (returns the checksum in lower-case hex), or until `go_on`, which is
+    /// called after each read with the number of bytes done, returns `false` (returns `None`: call
+    /// again).
     ///
     /// # Errors
     /// The source cannot be read.
@@ -316,7 +318,7 @@ impl SourceChecksum {
     }
 }
 
-/// [`SourceChecksum`] in one go. `progress` stops the sum by returning `false`
+/// Runs a [`SourceChecksum`] without a pause. `progress` stops it by returning `false`
 /// ([`DataError::Aborted`]).
 pub fn checksum_source(
     algorithm: ChecksumAlgorithm,

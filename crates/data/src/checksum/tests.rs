@@ -12,7 +12,7 @@ fn piece(like: PartialChecksum, bytes: &[u8]) -> PartialChecksum {
 }
 
 #[test]
-fn known_answers() {
+fn every_algorithm_gives_its_published_check_values() {
     let sum = |algorithm, text: &str| {
         let mut digest = ChecksumHasher::new(algorithm);
         digest.update(text.as_bytes());
@@ -45,7 +45,7 @@ fn known_answers() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn pieces_join_to_the_sum_of_the_whole(
+    fn partial_checksums_combine_to_the_checksum_of_the_whole(
         bytes in proptest::collection::vec(any::<u8>(), 0..200_000),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
     ) {
@@ -70,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn adler_joins_with_all_residues_at_their_largest() {
+fn adler32_combines_with_the_largest_residues() {
     let bytes = vec![0xff; 400_000];
     let empty = PartialChecksum::empty(ChecksumAlgorithm::Adler32).unwrap();
     let joined = piece(empty, &bytes[..65_521]).combine(piece(empty, &bytes[65_521..]));
@@ -80,7 +80,7 @@ fn adler_joins_with_all_residues_at_their_largest() {
 }
 
 #[test]
-fn a_part_of_a_source_is_summed_as_far_as_it_goes() {
+fn a_range_of_a_source_is_summed_up_to_its_end() {
     let source = MemorySource::new(b"xx123456789yy".to_vec(), "m");
     let sum = |offset, length| {
         checksum_source(
@@ -111,7 +111,7 @@ fn a_part_of_a_source_is_summed_as_far_as_it_goes() {
 }
 
 #[test]
-fn progress_can_stop_a_sum() {
+fn progress_can_stop_a_checksum() {
     let source = MemorySource::new(vec![0; STEP * 3], "m");
     let mut seen = Vec::new();
     let result = checksum_source(ChecksumAlgorithm::Md5, &source, 0, None, &mut |done| {
@@ -123,7 +123,7 @@ fn progress_can_stop_a_sum() {
 }
 
 #[test]
-fn sums_of_parts_join_to_the_sum_of_the_whole() {
+fn hex_checksums_of_parts_combine_to_that_of_the_whole() {
     let text = b"chunk after chunk, each with a sum of its own";
     for algorithm in [
         ChecksumAlgorithm::Adler32,

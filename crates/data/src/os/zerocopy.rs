@@ -1,4 +1,5 @@
-//! MSG_ZEROCOPY: sending without copying, and the kernel's word on when the memory is free again.
+//! MSG_ZEROCOPY: sending without a copy, and the kernel's notification that the memory is free
+//! again (Linux Documentation/networking/msg_zerocopy.rst).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,14 +17,14 @@ pub const FLAG: i32 = libc::MSG_ZEROCOPY;
 /// SO_EE_ORIGIN_ZEROCOPY of linux/errqueue.h.
 const ORIGIN_ZEROCOPY: u8 = 5;
 
-/// Room for one IP_RECVERR or IPV6_RECVERR control message, whose payload is a
-/// `sock_extended_err` followed by a socket address.
+/// Room for one IP_RECVERR or IPV6_RECVERR control message, whose payload is a `sock_extended_err`
+/// followed by a socket address.
 #[repr(C, align(8))]
 struct ControlMessageBuffer([u8; 128]);
 
-/// Reads one completion from the socket's error queue: sends `first..=last` (counted from 0 by
-/// successful zero-copy sends on this socket) have left their memory. `None` when there is none
-/// now.
+/// Reads one completion from the socket's error queue: the kernel no longer uses the memory of
+/// sends `first..=last`, counted from 0 over the successful zero-copy sends on this socket. `None`
+/// when there is none now.
 pub fn read_completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
     let mut room = ControlMessageBuffer([0; 128]);
     // SAFETY: msghdr is plain data for which all-zero is valid.

@@ -1,4 +1,4 @@
-//! A file of this machine, or a pipe into it, as what bytes are asked of.
+//! Local files and pipes as the origin of a pull.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport};
 use crate::store::{Sink, Source};
 
-/// A [`Source`] to be read by several threads.
+/// A [`Source`] that several threads can read.
 #[derive(Debug, Clone)]
 pub struct FileOrigin(pub Arc<dyn Source>);
 
@@ -32,7 +32,7 @@ impl RangeOrigin for FileOrigin {
     }
 }
 
-/// A place in a source.
+/// Reads one range of a source.
 struct FileRangeReader<'s> {
     source: &'s dyn Source,
     at: u64,
@@ -40,7 +40,7 @@ struct FileRangeReader<'s> {
 }
 
 impl FileRangeReader<'_> {
-    /// Of `len` bytes those before the end.
+    /// The part of `len` bytes that lies before the end of the range.
     fn room(&self, len: usize) -> usize {
         let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.at));
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
@@ -60,7 +60,8 @@ impl RangeReader for FileRangeReader<'_> {
         Ok(n)
     }
 
-    /// copy_file_range(2): within the file system where it can, and never through this process.
+    /// copy_file_range(2): the bytes stay within the file system if it supports that, and never
+    /// pass through this process.
     fn copy_to_file(
         &mut self,
         to: BorrowedFd<'_>,
@@ -70,7 +71,7 @@ impl RangeReader for FileRangeReader<'_> {
         let from = self.source.fd()?;
         let (mut at, mut offset, room) = (self.at, offset, self.room(len));
         match copy_file_range(from, Some(&mut at), to, Some(&mut offset), room) {
-            // Some file systems say so of files that they cannot copy from (procfs).
+            // Some file systems return 0 for files from which they cannot copy (procfs).
             Ok(0) if room > 0 => None,
             Ok(n) => {
                 self.at = at;
@@ -82,8 +83,8 @@ impl RangeReader for FileRangeReader<'_> {
     }
 }
 
-/// Whether the file system, or the kernel, has no such call for these two files (copy_file_range(2),
-/// ioctl_ficlone(2)).
+/// Whether the file system or the kernel does not support the call for these two files
+/// (copy_file_range(2), ioctl_ficlone(2)).
 fn cannot(error: Errno) -> bool {
     matches!(
         error,
@@ -100,12 +101,12 @@ fn cannot(error: Errno) -> bool {
     )
 }
 
-/// Makes the whole of `to`, of `length` bytes, share the blocks of `from`, which takes no time, where the
-/// file system can (FICLONE: Btrfs, XFS, bcachefs, OCFS2). `Ok(None)` where it cannot, or where `from`
-/// has another length: nothing was changed then.
+/// Makes `to`, of `length` bytes, share the blocks of `from` without moving data, if the file
+/// system supports it (FICLONE: Btrfs, XFS, bcachefs, OCFS2). Returns `Ok(None)`, with nothing
+/// changed, if it does not, or if `from` has another length.
 ///
 /// # Errors
-/// [`DataError::Write`] for what the disk says.
+/// [`DataError::Write`] for an error of the disk.
 pub fn clone_file(
     from: &dyn Source,
     to: &dyn Sink,

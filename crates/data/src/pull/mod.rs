@@ -1,8 +1,8 @@
-//! Ranges that are asked for, into a store: from a file of this machine, from an HTTP server, from
-//! anything that gives bytes to whoever asks for a range of them.
+//! Pulling ranges into a store from a local file, an HTTP server, or any origin that returns
+//! requested ranges.
 //!
-//! Several readers share what is missing: each asks for the next piece when it has stored the last
-//! one, so that a slow reader never holds the others back.
+//! Several readers share the missing ranges. Each requests its next piece when it has stored the
+//! last one, so that a slow reader does not delay the others.
 
 mod file_origin;
 
@@ -29,23 +29,23 @@ use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
 pub use file_origin::{FileOrigin, clone_file};
 
-/// Something that bytes are asked of.
+/// Something that returns requested ranges of bytes.
 pub trait RangeOrigin: Send + Sync {
-    /// For messages: the path, the URL.
+    /// The path or URL, for messages.
     fn name(&self) -> String;
 
-    /// A way to it, for one thread at a time.
+    /// Opens a reader for one thread.
     ///
     /// # Errors
-    /// The reason why it cannot be opened.
+    /// The origin cannot be opened.
     fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>>;
 
-    /// Whether the bytes come over connections, that are sized and shown, and that may be refused.
+    /// Whether the bytes come over connections. Those are sized and sampled, and may be refused.
     fn is_networked(&self) -> bool {
         false
     }
 
-    /// Smallest piece that is worth asking for towards the end, bytes.
+    /// Smallest piece worth a request near the end, bytes.
     fn min_piece(&self) -> u64 {
         send_cursor::MIN_PART
     }
@@ -54,39 +54,39 @@ pub trait RangeOrigin: Send + Sync {
 /// The transfer that a reader works for.
 #[derive(Debug, Clone, Copy)]
 pub struct ReaderContext<'d> {
-    /// Of its connections.
+    /// Settings for its connections.
     pub settings: &'d TransferSettings,
-    /// Shows its connections.
+    /// The handle that shows its connections.
     pub control: &'d Arc<TransferControl>,
-    /// Ready to read when its waits are to end.
+    /// Set when its waits must end.
     pub stop: &'d Arc<WakeEvent>,
 }
 
-/// One thread's way to an [`RangeOrigin`].
+/// Reads from a [`RangeOrigin`] in one thread.
 pub trait RangeReader: Send {
     /// Works for this transfer from now on.
     fn join_transfer(&mut self, _duty: ReaderContext<'_>) {}
 
-    /// Has no more part in the transfer; what the kernel saw of its connections.
+    /// Ends the work for the transfer. Returns the evidence of its connections.
     fn leave_transfer(&mut self) -> Evidence {
         Evidence::default()
     }
 
-    /// Asks for the bytes from `start` to `end`, or without an end for all that follow.
+    /// Requests the bytes from `start` to `end`, or without an end all that follow.
     ///
     /// # Errors
-    /// A refusal; [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::TimedOut`] when nothing has come for a
-    /// while: it is asked again, until the transfer counts as stalled.
+    /// A refusal; [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::TimedOut`] when nothing has
+    /// come for a while: the call is repeated until the transfer counts as stalled.
     fn request(&mut self, start: u64, end: Option<u64>) -> io::Result<()>;
 
-    /// The next of the bytes that were asked for; 0 at their end.
+    /// Reads the next requested bytes; 0 at their end.
     ///
     /// # Errors
     /// As [`RangeReader::request`].
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Has the kernel put the next bytes, at most `len`, at `offset` of the file `to`; `None` where that
-    /// cannot be: then they are read.
+    /// Makes the kernel copy the next bytes, at most `len`, to `offset` of the file `to`; `None` if
+    /// that is not supported: the bytes are then read.
     fn copy_to_file(
         &mut self,
         _to: BorrowedFd<'_>,
@@ -97,25 +97,26 @@ pub trait RangeReader: Send {
     }
 }
 
-/// Ranges to be read, and how they are cut.
+/// The ranges to pull, and the size of the pieces.
 #[derive(Debug, Clone)]
 pub struct PullPlan {
-    /// Offset at the origin of the byte that belongs at 0 in the store.
+    /// Offset in the origin of the byte that belongs at 0 in the store.
     pub origin: u64,
-    /// Offsets in the store of what is missing there; `None`: everything, to an end that nobody knows,
-    /// by one reader.
+    /// Missing ranges, as offsets in the store; `None`: everything up to an unknown end, by one
+    /// reader.
     pub missing: Option<RangeSet>,
-    /// Most bytes that a reader asks for at a time.
+    /// Most bytes of one request.
     pub piece: u64,
-    /// Where the bytes that passed can be read once more, and where byte 0 of the store is there, for
-    /// checksums that need them in order.
+    /// A source in which the stored bytes can be read again, and its offset of byte 0 of the store,
+    /// for checksums that need the bytes in order.
     pub view: Option<(Arc<dyn Source>, u64)>,
 }
 
-/// Reads what is missing over `settings.streams` readers. The report's digest is of what was read.
+/// Pulls the missing ranges over `settings.streams` readers. The report's checksum covers the bytes
+/// that were read.
 ///
 /// # Errors
-/// Those of the origin ([`DataError::Read`], whose reason is the reader's own error), of the sink,
+/// Those of the origin ([`DataError::Read`] with the reader's own error) and of the sink,
 /// [`DataError::Shrunk`] when a range ends early, and those of stopping.
 pub fn run(
     from: &dyn RangeOrigin,
@@ -131,6 +132,8 @@ pub fn run(
             Some(missing) if sink.is_seekable() => settings.streams.min(pieces(missing, plan)),
             _ => 1,
         };
+        // Only checksums that cannot be combined need the bytes in order, and only several readers
+        // break the order.
         let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
         let view = plan.view.clone().filter(|_| ordered && readers > 1);
         let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
@@ -149,8 +152,8 @@ pub fn run(
         Ok(sum.finish())
     };
     let receive = || match most.is_some_and(|bytes| bytes <= MAX_STEP as u64) {
-        // A thread for its checkpoints would take longer than such a file: nothing of it is safe before
-        // whoever calls it stored has synced it.
+        // A checkpoint thread would take longer than such a small file. Its bytes are safe only
+        // after the caller has synced the whole.
         true => {
             if sink.is_durable() {
                 transfer.control().promise_synced();
@@ -183,21 +186,21 @@ struct PullTask<'w> {
 }
 
 impl PullTask<'_> {
-    /// Reads all that is missing.
+    /// Pulls everything that is missing.
     fn read_missing(&self, readers: usize) -> Result<(), DataError> {
         let least = self.from.min_piece();
         let supply = self.plan.missing.as_ref().map(SendCursor::ranges);
         let Some(SendCursor::Ranges { left, .. }) = &supply else {
             #[expect(
                 clippy::redundant_closure_for_method_calls,
-                reason = "the method would be that of one lifetime"
+                reason = "a method reference would fix one lifetime"
             )]
             return self.run_worker(|lane| lane.until_the_end());
         };
         if readers > 1 {
             self.run_parallel(left, readers)?;
         }
-        // Alone, or what readers left that could not begin.
+        // A single reader, or the pieces left by readers that could not start.
         while !lock(left).is_empty() {
             self.run_worker(|lane| lane.pieces(left, (1, least), &mut |_| false))?;
         }
@@ -211,8 +214,8 @@ impl PullTask<'_> {
                 let spawned = std::thread::Builder::new()
                     .name(format!("pull-{n}"))
                     .spawn_scoped(scope, move || {
-                        // Most likely the server takes no further connections from here. If it is
-                        // anything else, who is alone at the end will meet it again.
+                        // The server probably accepts no further connections from here. With any
+                        // other cause, the last reader meets the same error and reports it.
                         let mut gives_way = |error: &DataError| {
                             tracing::debug!(%error, "one reader fewer");
                             self.from.is_networked()
@@ -223,7 +226,7 @@ impl PullTask<'_> {
                         }
                     });
                 if let Err(error) = spawned {
-                    // The others do its part; without any there is nobody.
+                    // The others take over its part. Without any thread there is nobody.
                     if n == 0 {
                         let error = DataError::setup("a reader thread", error);
                         self.transfer.fail(error);
@@ -235,7 +238,7 @@ impl PullTask<'_> {
         self.transfer.check()
     }
 
-    /// Has one reader do `part`, in this thread.
+    /// Runs `part` with one reader in this thread.
     fn run_worker(
         &self,
         part: impl FnOnce(&mut PullWorker<'_>) -> Result<(), DataError>,
@@ -257,7 +260,7 @@ impl PullTask<'_> {
     }
 }
 
-/// One reader at work.
+/// One reader with its buffer and counters.
 struct PullWorker<'t> {
     from: &'t dyn RangeOrigin,
     reader: Box<dyn RangeReader + 't>,
@@ -266,9 +269,9 @@ struct PullWorker<'t> {
     transfer: &'t ActiveTransfer,
     tap: StreamChecksum<'t>,
     buffer: PageBuffer,
-    /// The kernel may put the bytes in place: nobody needs to see them.
+    /// The kernel may copy the bytes, because no checksum needs to see them.
     unseen: bool,
-    /// How long this thread was in a store, and how long it waited for a network.
+    /// Time that this thread spent in the store, and time that it waited for the network.
     in_store: Duration,
     on_wire: Duration,
 }
@@ -291,8 +294,9 @@ impl<'t> PullWorker<'t> {
         })
     }
 
-    /// Piece after piece, until none is left, cut for so many readers and not smaller than so many
-    /// bytes. A reader that cannot even begin ends, and its piece is for others, if `gives_way` says so.
+    /// Reads piece after piece until none is left. The pieces are cut for so many readers, and are
+    /// not smaller than so many bytes. If `gives_way` accepts the error, a reader that cannot start
+    /// returns its piece to the others and ends.
     fn pieces(
         &mut self,
         left: &Mutex<RemainingRanges>,
@@ -352,7 +356,7 @@ impl<'t> PullWorker<'t> {
         asked
     }
 
-    /// The origin kept this thread since `begun`.
+    /// Adds the time since `begun` to the account of the origin: network or store.
     fn waited(&mut self, begun: Instant) {
         match self.from.is_networked() {
             true => self.on_wire += begun.elapsed(),
@@ -360,7 +364,7 @@ impl<'t> PullWorker<'t> {
         }
     }
 
-    /// Moves up to `most` bytes to `at` of the store; returns how many, 0 at the end.
+    /// Moves up to `most` bytes to offset `at` of the store. Returns their number, 0 at the end.
     fn step(&mut self, at: u64, most: u64) -> Result<u64, DataError> {
         self.transfer.check()?;
         let len = usize::try_from(most)
@@ -386,6 +390,7 @@ impl<'t> PullWorker<'t> {
             return Ok(None);
         };
         let written = |e| DataError::write(&**self.sink, e);
+        // The sink may have to prepare itself before its first byte.
         self.sink.begin().map_err(written)?;
         let _hold = self.transfer.clock().pause();
         let begun = Instant::now();
@@ -427,7 +432,8 @@ impl<'t> PullWorker<'t> {
     }
 }
 
-/// Tries until it works, the transfer is to stop, or nothing has moved for too long.
+/// Repeats `attempt` until it succeeds, the transfer must stop, or nothing has moved for the stall
+/// time.
 fn retry_until_stalled<T>(
     from: &dyn RangeOrigin,
     transfer: &ActiveTransfer,

@@ -1,5 +1,5 @@
-//! The intake of a MODE E transfer: takes connections for as long as the transfer lasts, and
-//! knows when nothing more can come.
+//! Accepts the connections of a MODE E transfer for as long as it lasts, and detects that no more
+//! data can come.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use crate::error::DataError;
 use crate::os::wake;
 use crate::stream::DataStream;
 
-/// How long a new connection may take to appear after all others have gone.
+/// Time for a new connection to arrive after all others have ended.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How often to look again while no reader is at work, or at the stream bound.
+/// Polling interval while no reader is active, or at the limit of streams.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Takes connections, and hands those that send blocks to readers.
+/// Accepts connections, and starts readers for those that send blocks.
 pub(super) struct StreamAcceptor<'c, 'scope, 'env> {
     channel: &'c SessionDataChannel,
     crew: ReceiverThreads<'scope, 'env>,
@@ -48,14 +48,14 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         }
     }
 
-    /// Starts readers for connections that are there already.
+    /// Starts readers for connections that exist already.
     pub(super) fn adopt(&mut self, streams: Vec<Arc<DataStream>>) -> Result<(), DataError> {
         streams
             .into_iter()
             .try_for_each(|stream| self.crew.start(stream, true))
     }
 
-    /// Takes connections until the transfer is complete, must stop, or cannot go on.
+    /// Accepts connections until the transfer is complete, must stop, or cannot continue.
     pub(super) fn run(&mut self) -> Result<(), DataError> {
         loop {
             self.crew.task.transfer.check()?;
@@ -75,12 +75,13 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         self.crew.join();
     }
 
-    /// Starts readers for connections that have sent a block, as far as the bounds allow.
+    /// Starts readers for connections that have sent a block, as far as the limits allow.
     fn promote(&mut self) -> Result<(), DataError> {
         let most = self.crew.task.settings.max_connections;
         while self.waiting.has_ready() && self.crew.gathering.active() < most {
             let permit = self.permit.take();
             let permit = permit.or_else(|| self.channel.permit().ok());
+            // Active readers come first: a parked connection gives up its permit.
             let Some(permit) = permit.or_else(|| self.crew.gathering.take_parked_permit()) else {
                 return Ok(());
             };
@@ -92,21 +93,21 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         Ok(())
     }
 
-    /// Fails when no reader is at work and nothing gives hope for another.
+    /// Fails when no reader is active and no other connection can be expected.
     fn check_sender_alive(&mut self) -> Result<(), DataError> {
         let (task, gathering) = (self.crew.task, self.crew.gathering);
         if gathering.active() > 0 || gathering.is_complete() {
             self.gone_since = None;
             return Ok(());
         }
-        // A reader notes its failure before it ends.
+        // A reader records its failure before it ends.
         task.transfer.check()?;
         let listening = matches!(self.channel.endpoint(), ChannelEndpoint::Passive { .. });
         let early = !gathering.has_valid_header();
         if early && listening && task.transfer.begin().elapsed() < task.settings.connect_timeout {
             return Ok(());
         }
-        // A sender may be slow to begin, or one of its connections may be.
+        // The sender, or one of its connections, may be slow to begin.
         if gathering.has_live_parked() || !self.waiting.is_empty() {
             let clock = task.transfer.clock();
             let seconds = clock.limit_seconds();
@@ -137,6 +138,8 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
             PollFd::new(&gathering.nudge, PollFlags::IN),
         ];
         self.waiting.add_poll_fds(self.channel.endpoint(), &mut fds);
+        // A new permit or a closed listener wakes nobody, so the wait is short when there is work
+        // to start.
         let busy = gathering.active() > 0 && !self.waiting.has_ready();
         let timeout = if busy { GRACE } else { LOOK };
         wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("a wait", e))?;
@@ -145,8 +148,8 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
     }
 }
 
-/// Verdict on a connection by its first header. Trouble before that is the connection's own (a port
-/// scan, a wrong peer), never the transfer's.
+/// Decides about a connection by its first header. An error before that belongs to the connection
+/// (a port scan, a wrong peer), not to the transfer.
 fn decide_by_header(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision {
     let bytes = match seen {
         PeekResult::Silence => return PendingDecision::Wait,
@@ -166,6 +169,7 @@ fn decide_by_header(candidate: &PendingConnection, seen: PeekResult<'_>) -> Pend
         Ok(())
             if header.count == 0 && header.flags.0 & (BlockFlags::EOF | BlockFlags::EOD) == 0 =>
         {
+            // An empty block shows nothing about the sender: remove it and look at the next header.
             candidate.skip(&mut [0; HEADER_LEN]);
             PendingDecision::Wait
         }

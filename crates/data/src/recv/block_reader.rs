@@ -1,4 +1,4 @@
-//! One connection of a MODE E transfer: headers and blocks until its end mark.
+//! One connection of a MODE E transfer: headers and blocks until its end-of-data mark.
 
 use proto::eblock::{BlockDecoder, BlockError, BlockEvent, HEADER_LEN};
 use proto::ranges::RangeSet;
@@ -9,19 +9,19 @@ use super::stream_receiver::StreamReceiver;
 use crate::error::DataError;
 use crate::stream_io::{InputResult, StreamIo};
 
-/// How a connection's part in a transfer ended well.
+/// How a connection finished its part of a transfer without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamEnd {
-    /// EOD came.
+    /// EOD arrived.
     Eod {
         /// The sender will close the connection.
         close: bool,
     },
     /// The peer closed it before it carried anything.
     ClosedUnused,
-    /// The transfer was complete without it.
+    /// The transfer was completed by other connections.
     Idle {
-        /// It is known to be the sender's: it carried something.
+        /// It carried a valid header, so it belongs to the sender.
         carried: bool,
     },
 }
@@ -33,9 +33,9 @@ pub(super) struct BlockReader<'t> {
     gathering: &'t ExtendedReceive,
     decoder: BlockDecoder,
     header: [u8; HEADER_LEN],
-    /// A header of this transfer was accepted on this connection.
+    /// A valid header of this transfer arrived on this connection.
     carried: bool,
-    /// Part of the block under way that had been announced before.
+    /// Ranges of the current block that were announced before.
     again: RangeSet,
 }
 
@@ -56,8 +56,8 @@ impl<'t> BlockReader<'t> {
         }
     }
 
-    /// Reads until the connection's part in the transfer is over. Trouble on a connection that
-    /// has carried nothing (a port scan, a wrong peer) is its own: the transfer goes on.
+    /// Reads until the connection has finished its part of the transfer. An error on a connection
+    /// that has carried nothing (a port scan, a wrong peer) does not fail the transfer.
     pub(super) fn run(mut self) -> Result<StreamEnd, DataError> {
         match self.read() {
             Err(error) if !self.carried => Self::end_unused(error, self.gathering),
@@ -65,7 +65,7 @@ impl<'t> BlockReader<'t> {
         }
     }
 
-    /// How a connection ends that failed before it carried anything.
+    /// The end of a connection that failed before it carried anything.
     pub(super) fn end_unused(
         error: DataError,
         gathering: &ExtendedReceive,
@@ -86,7 +86,7 @@ impl<'t> BlockReader<'t> {
                 self.payload()?;
             }
             self.inlet.report();
-            // An EOD is told by the header before it, once its data has passed.
+            // The decoder returns an EOD once the data of its header has passed.
             let end = match self.decode(&[])? {
                 None => self.header()?,
                 Some(event) => self.on_event(event)?,
@@ -97,7 +97,7 @@ impl<'t> BlockReader<'t> {
         }
     }
 
-    /// Moves a piece of the block under way.
+    /// Moves a piece of the current block.
     fn payload(&mut self) -> Result<(), DataError> {
         let left = self.decoder.payload_left();
         let n = if self.decoder.is_payload_data() {
@@ -115,7 +115,8 @@ impl<'t> BlockReader<'t> {
         Ok(())
     }
 
-    /// Moves up to `left` bytes of file data: to the store, or against what is there already.
+    /// Moves up to `left` bytes of file data: to the store, or to the comparison with bytes stored
+    /// before.
     fn data(&mut self, offset: u64, left: u64) -> Result<u64, DataError> {
         let Some(range) = self.again.iter().find(|r| r.end > offset) else {
             return self.inlet.receive_step(offset, left);
@@ -129,8 +130,7 @@ impl<'t> BlockReader<'t> {
         same.map_err(|source| self.block_error(source))
     }
 
-    /// Reads one header; never a byte more, for what follows an end mark belongs to the next
-    /// transfer.
+    /// Reads one header and no byte more: bytes after an end mark belong to the next transfer.
     fn header(&mut self) -> Result<Option<StreamEnd>, DataError> {
         let mut have = 0;
         while have < HEADER_LEN {
@@ -165,7 +165,8 @@ impl<'t> BlockReader<'t> {
             self.again = self.gathering.announce_block(offset, offset + count)?;
         }
         if self.decoder.payload_left() == 0 {
-            // Of these there may be any number; an end mark is counted when it is taken.
+            // A peer may send any number of empty headers, so they are no progress. An end mark
+            // counts when it is processed.
             self.inlet.wire.check_clock()?;
         }
         self.carried = true;
@@ -191,7 +192,7 @@ impl<'t> BlockReader<'t> {
                 }
                 Ok(None)
             }
-            // No payload was offered to the decoder.
+            // The decoder was given headers only.
             BlockEvent::Data { .. } | BlockEvent::Skip { .. } => Ok(None),
         }
     }

@@ -1,4 +1,5 @@
-//! MODE E: blocks from any number of connections until EOF and every EOD are in (GFD.20 §3.4).
+//! MODE E: blocks from any number of connections until EOF and every EOD have arrived (GFD.20
+//! §3.4).
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use crate::channel::SessionDataChannel;
 use crate::error::DataError;
 use crate::stream::DataStream;
 
-/// Receives over the cached connections and all that arrive; keeps those that may be used again.
+/// Receives over the cached connections and all that arrive. Caches those that may be reused.
 pub(super) fn receive(
     channel: &mut SessionDataChannel,
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
     let gathering = ExtendedReceive::new(task.sum(true))?;
-    // Kept connections have theirs.
+    // Cached connections already hold permits.
     let reused = channel.has_cached(false);
     let permit = if reused {
         None
@@ -37,8 +38,8 @@ pub(super) fn receive(
     Ok(sum.finish())
 }
 
-/// Runs the readers, and in the caller's thread the intake of further connections, until all
-/// have ended. A failure is noted in the transfer.
+/// Runs the readers, and in the caller's thread the acceptor, until all have ended. A failure is
+/// recorded in the transfer.
 fn gather(
     channel: &SessionDataChannel,
     task: &ReceiveTask<'_>,

@@ -1,5 +1,5 @@
-//! The state that all connections of one MODE E transfer share: its end marks (GFD.20 §3.4), the ranges
-//! that they announced, and the connections that are kept.
+//! State shared by all connections of one MODE E transfer: the end-of-data marks (GFD.20 §3.4), the
+//! announced ranges, and the connections kept for reuse.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,24 +15,24 @@ use crate::os::wake::WakeEvent;
 use crate::stream::DataStream;
 use crate::transfer_checksum::TransferChecksum;
 
-/// State that the connections of one transfer share.
+/// State shared by the connections of one transfer.
 #[derive(Debug)]
 pub(super) struct ExtendedReceive {
     pub(super) checksum: TransferChecksum,
-    /// Rung when the transfer is complete: connections that wait for a header stop waiting.
+    /// Set when the transfer is complete: connections that wait for a header stop waiting.
     pub(super) completed: WakeEvent,
-    /// Rung when the intake has something to look at.
+    /// Set when the acceptor must check its state.
     pub(super) nudge: WakeEvent,
     completion: Mutex<EodCounter>,
-    /// A connection carried a valid header.
+    /// A connection has carried a valid header.
     productive: AtomicBool,
-    /// Readers at work.
+    /// Number of active readers.
     active: AtomicUsize,
-    /// Connections whose part is over and that may be used again.
+    /// Connections that have finished their part and may be reused.
     parked: Mutex<Vec<Arc<DataStream>>>,
-    /// Why the first connection that began with nonsense was dropped.
+    /// The error of the first connection that began with an invalid header.
     bad: Mutex<Option<DataError>>,
-    /// The ranges that connections have announced.
+    /// The ranges that block headers have announced.
     announced: Mutex<RangeSet>,
 }
 
@@ -68,7 +68,7 @@ impl ExtendedReceive {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// Whether a connection is left on which an end mark might still come.
+    /// Whether a connection remains on which an end mark might still come.
     pub(super) fn has_live_parked(&self) -> bool {
         lock(&self.parked).iter().any(|s| s.is_alive())
     }
@@ -80,7 +80,7 @@ impl ExtendedReceive {
         Ok(())
     }
 
-    /// Returns whether it is the first one.
+    /// Returns whether it is the first EOF.
     pub(super) fn on_eof(&self, streams: u64) -> Result<bool, BlockError> {
         let mut completion = lock(&self.completion);
         let first = completion.on_eof(streams)?;
@@ -88,7 +88,7 @@ impl ExtendedReceive {
         Ok(first)
     }
 
-    /// A connection began with nonsense; the first one's is remembered.
+    /// Records that a connection began with an invalid header. The first error is kept.
     pub(super) fn note_bad_start(&self, error: DataError) {
         lock(&self.bad).get_or_insert(error);
     }
@@ -97,8 +97,8 @@ impl ExtendedReceive {
         lock(&self.bad).take()
     }
 
-    /// A block at `start..end` is about to come. Returns those parts of it that were announced
-    /// before.
+    /// Records that a block at `start..end` is about to arrive. Returns the parts of it that were
+    /// announced before.
     pub(super) fn announce_block(&self, start: u64, end: u64) -> Result<RangeSet, DataError> {
         let mut announced = lock(&self.announced);
         let fresh = announced.gaps(start, end);
@@ -125,7 +125,8 @@ impl ExtendedReceive {
         }
     }
 
-    /// The permit of a connection whose part is over: others go before what is only kept.
+    /// Takes the permit of a parked connection: new streams take precedence over connections that
+    /// are only kept.
     pub(super) fn take_parked_permit(&self) -> Option<StreamPermit> {
         lock(&self.parked).iter().find_map(|s| s.take_permit())
     }
@@ -134,19 +135,19 @@ impl ExtendedReceive {
         lock(&self.parked).push(stream);
     }
 
-    /// A reader starts; it counts as active until the guard is dropped.
+    /// Counts a reader as active until the guard is dropped.
     pub(super) fn start_reader(&self) -> ActiveReaderGuard<'_> {
         self.active.fetch_add(1, Ordering::SeqCst);
         ActiveReaderGuard(self)
     }
 
-    /// The checksum of all bytes and the connections that may be used again.
+    /// The checksum of all bytes, and the connections that may be reused.
     pub(super) fn into_parts(self) -> (TransferChecksum, Vec<Arc<DataStream>>) {
         (self.checksum, into_unlocked(self.parked))
     }
 }
 
-/// Counts a reader from before its thread starts until it ends, however it ends.
+/// Counts a reader from before its thread starts until it ends, also after a panic.
 pub(super) struct ActiveReaderGuard<'g>(&'g ExtendedReceive);
 
 impl Drop for ActiveReaderGuard<'_> {

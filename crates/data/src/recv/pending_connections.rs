@@ -1,6 +1,6 @@
-//! Connections that were accepted and have sent nothing of use yet: anybody's, until shown
-//! otherwise. They cost a descriptor each, no thread, no buffer and no stream's permit, and are
-//! bounded: the one that was silent for longest gives way to a new one.
+//! Accepted connections that have sent nothing useful yet. Anybody at an allowed address may have
+//! opened them. Each costs a descriptor, but no thread, buffer or stream permit. Their number is
+//! bounded: the one that was silent for longest is closed for a new one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,69 +21,69 @@ use crate::os::sockopt;
 use crate::os::wake::has_hung_up;
 use crate::stream::DataStream;
 
-/// Connections of one transfer that may wait at a time: twice as many as any sender opens, so that
-/// it takes a flood while the sender is silent to crowd one of its own out.
+/// Most pending connections of one transfer: twice as many as any sender opens, so that only a
+/// flood while the sender is silent can crowd out one of its own.
 const MOST: usize = 512;
 
-/// Connections that may wait for each transfer whatever waits for others; further ones need a place
-/// among all.
+/// Pending connections that each transfer may have in any case. Further ones need a permit from the
+/// process-wide budget.
 const OWN: usize = 16;
 
-/// Connections taken from the listener's queue in one go: whoever floods it must not keep this end
-/// from looking at those that have something to say.
+/// Connections accepted in one turn: a flood must not keep this end from the connections that have
+/// sent something.
 const AT_ONCE: usize = 128;
 
-/// The connections of one transfer that wait.
+/// The pending connections of one transfer.
 pub(super) struct PendingConnections<'t> {
     task: &'t ReceiveTask<'t>,
     budget: Option<StreamBudget>,
-    /// Bytes that are looked at, at most a header's.
+    /// Number of bytes to inspect, at most the length of a header.
     need: usize,
-    /// As they came.
+    /// In order of arrival.
     candidates: VecDeque<PendingConnection>,
     ended: Option<PendingConnection>,
     broken: Option<DataError>,
     strangers: RejectedPeers,
-    /// No room for another one.
+    /// No room for another connection.
     full: bool,
 }
 
-/// A connection that waits. Its handshake, if it is to have one, is for the thread that will read it: what
-/// is looked at here are bytes as they came.
+/// A pending connection. Its handshake, if any, runs in the thread that will read it: the bytes are
+/// inspected as they arrived.
 pub(super) struct PendingConnection {
     socket: Socket,
     peer: SocketAddr,
-    /// It has shown that it is a sender's, and waits for its turn.
+    /// It has sent what a sender sends, and waits for a permit.
     is_ready: bool,
     _place: StreamPermit,
 }
 
-/// The outcome of a look at a candidate.
+/// The result of an inspection.
 pub(super) enum PeekResult<'b> {
     /// It has sent less than is needed.
     Silence,
-    /// It has sent what is needed: these bytes, which are still to be received.
+    /// It has sent the needed bytes, which are still to be received.
     Bytes(&'b [u8]),
-    /// It sent nothing and closed in order.
+    /// It closed in order without a byte.
     End,
-    /// It broke, or ended amidst what is needed.
+    /// It broke, or ended within the needed bytes.
     Broken(io::Error),
 }
 
-/// The decision about a candidate.
+/// The decision about a pending connection.
 pub(super) enum PendingDecision {
-    /// It goes on waiting to be looked at.
+    /// It stays pending.
     Wait,
-    /// It is a sender's.
+    /// It belongs to a sender.
     Accept,
-    /// It has ended in order. The first such is kept, apart from those that wait.
+    /// It has closed in order. The first such connection is kept separately.
     Closed,
-    /// It is closed. If no sender comes, the first reason is the transfer's error.
+    /// It is closed. If no sender comes, the first reason is the error of the transfer.
     Reject(DataError),
 }
 
 impl<'t> PendingConnections<'t> {
-    /// For connections of which `need` bytes, 1 to [`HEADER_LEN`], are looked at.
+    /// For connections of which `need` bytes, 1 to [`HEADER_LEN`], are inspected.
     pub(super) fn new(
         task: &'t ReceiveTask<'t>,
         budget: Option<StreamBudget>,
@@ -101,7 +101,8 @@ impl<'t> PendingConnections<'t> {
         }
     }
 
-    /// Why nobody came in time: the first connection that broke, or nobody did come.
+    /// The error when no sender came in time: that of the first connection that broke, or that none
+    /// came.
     pub(super) fn no_peer(&mut self) -> DataError {
         let seconds = self.task.settings.connect_timeout.as_secs();
         self.broken
@@ -109,12 +110,13 @@ impl<'t> PendingConnections<'t> {
             .unwrap_or_else(|| self.strangers.no_peer(seconds))
     }
 
-    /// Nobody waits.
+    /// Whether no connection is pending.
     pub(super) fn is_empty(&self) -> bool {
         self.candidates.is_empty()
     }
 
-    /// Takes what waits in the listener's queue, and looks at what the candidates have sent.
+    /// Accepts the connections in the listener's queue, and inspects what the pending ones have
+    /// sent.
     pub(super) fn accept_and_inspect(
         &mut self,
         endpoint: &ChannelEndpoint,
@@ -151,9 +153,10 @@ impl<'t> PendingConnections<'t> {
     }
 
     fn admit(&mut self, socket: Socket, peer: SocketAddr, place: StreamPermit) {
-        // A header that comes in pieces is looked at when it is whole.
+        // The socket becomes readable only when a whole header has arrived (SO_RCVLOWAT,
+        // socket(7)).
         if let Err(error) = sockopt::set_receive_low_water(socket.as_fd(), self.need) {
-            tracing::warn!(%peer, %error, "data connection dropped");
+            tracing::warn!(%peer, %error, "data connection failed and was closed");
             return;
         }
         self.candidates.push_back(PendingConnection {
@@ -164,7 +167,8 @@ impl<'t> PendingConnections<'t> {
         });
     }
 
-    /// A place for one more, if need be that of the one which was silent for longest.
+    /// Makes room for one more connection, if necessary by closing the one that was silent for
+    /// longest.
     fn make_room(
         &mut self,
         judge: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
@@ -177,7 +181,7 @@ impl<'t> PendingConnections<'t> {
             if last_try {
                 break;
             }
-            // They may have said something meanwhile.
+            // They may have sent something meanwhile.
             self.inspect_all(judge);
             if self.candidates.len() >= MOST || !self.has_permit() {
                 let silent = self.candidates.iter().position(|c| !c.is_ready)?;
@@ -198,7 +202,7 @@ impl<'t> PendingConnections<'t> {
         }
     }
 
-    /// Looks at all that are not chosen yet.
+    /// Inspects all connections without a decision.
     fn inspect_all(
         &mut self,
         judge: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
@@ -212,7 +216,7 @@ impl<'t> PendingConnections<'t> {
             match candidate.inspect(self.need, judge) {
                 PendingDecision::Wait | PendingDecision::Accept => at += 1,
                 PendingDecision::Reject(reason) => {
-                    tracing::warn!(error = %reason, "data connection dropped");
+                    tracing::warn!(error = %reason, "data connection failed and was closed");
                     self.broken.get_or_insert(reason);
                     self.candidates.remove(at);
                 }
@@ -224,23 +228,23 @@ impl<'t> PendingConnections<'t> {
         }
     }
 
-    /// Whether somebody is chosen and waits for its turn.
+    /// Whether a connection waits to be taken.
     pub(super) fn has_ready(&self) -> bool {
         self.candidates.iter().any(|c| c.is_ready)
     }
 
-    /// Takes the one that was chosen and waits for longest. `None`, too, when it broke meanwhile.
+    /// Takes the connection that waits for longest. `None` also if it broke meanwhile.
     pub(super) fn take_ready(&mut self) -> Option<DataStream> {
         let at = self.candidates.iter().position(|c| c.is_ready)?;
         self.candidates.remove(at)?.into_stream(self.task)
     }
 
-    /// Whether one has ended in order without a byte.
+    /// Whether a connection has closed in order without a byte.
     pub(super) fn has_closed(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Takes the one that has ended.
+    /// Takes the connection that has closed.
     pub(super) fn take_closed(&mut self) -> Option<DataStream> {
         self.ended.take()?.into_stream(self.task)
     }
@@ -266,7 +270,7 @@ impl PendingConnection {
         self.peer
     }
 
-    /// Looks at it.
+    /// Inspects the connection once.
     fn inspect(
         &mut self,
         need: usize,
@@ -278,7 +282,7 @@ impl PendingConnection {
         verdict
     }
 
-    /// The error of a connection that broke before it was of use.
+    /// The error of a connection that broke before it was used.
     pub(super) fn broke(&self, source: io::Error) -> DataError {
         DataError::Wire {
             peer: self.peer.to_string(),
@@ -286,13 +290,13 @@ impl PendingConnection {
         }
     }
 
-    /// Forgets the bytes that were just seen: they are of no use.
+    /// Removes the inspected bytes from the socket.
     pub(super) fn skip(&self, bytes: &mut [u8]) {
-        // What cannot be read shows at the next look.
+        // An error shows again at the next inspection.
         let _ = recv(&self.socket, bytes, RecvFlags::DONTWAIT);
     }
 
-    /// Shows the first bytes without receiving them.
+    /// Returns the first bytes without receiving them (MSG_PEEK).
     fn peek<'b>(&self, room: &'b mut [u8]) -> PeekResult<'b> {
         let need = room.len();
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -309,9 +313,12 @@ impl PendingConnection {
 
     fn into_stream(self, task: &ReceiveTask<'_>) -> Option<DataStream> {
         let Self { socket, peer, .. } = self;
+        // The low-water mark of one header would delay the end of a small file.
         let made = sockopt::set_receive_low_water(socket.as_fd(), 1)
             .and_then(|()| DataStream::new(socket, peer, task.settings));
-        made.inspect_err(|error| tracing::warn!(%peer, %error, "data connection dropped"))
-            .ok()
+        made.inspect_err(
+            |error| tracing::warn!(%peer, %error, "data connection failed and was closed"),
+        )
+        .ok()
     }
 }

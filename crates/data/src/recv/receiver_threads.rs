@@ -20,7 +20,7 @@ pub(super) struct ReceiverThreads<'scope, 'env> {
 }
 
 impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
-    /// No reader yet; those that start are threads of `scope`.
+    /// No readers yet. Readers are threads of `scope`.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         task: &'env ReceiveTask<'env>,
@@ -35,7 +35,7 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
         }
     }
 
-    /// Starts reading a connection.
+    /// Starts a reader for a connection.
     pub(super) fn start(&mut self, stream: Arc<DataStream>, cached: bool) -> Result<(), DataError> {
         self.reap();
         let (task, gathering) = (self.task, self.gathering);
@@ -53,8 +53,8 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
         Ok(())
     }
 
-    /// Lets go of readers that have ended; their stacks would stay otherwise, and connections may come
-    /// and go for as long as the transfer lasts.
+    /// Joins readers that have ended. Their stacks would stay allocated otherwise, because
+    /// connections may come and go for as long as the transfer lasts.
     fn reap(&mut self) {
         let readers = std::mem::take(&mut self.readers);
         let (ended, running) = readers.into_iter().partition(ScopedJoinHandle::is_finished);
@@ -69,7 +69,7 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
 
     fn await_all(&self, readers: Vec<ScopedJoinHandle<'_, ()>>) {
         for reader in readers {
-            // A reader that panicked has sent its message; its transfer is not whole.
+            // The panic message is already printed; the transfer is not complete.
             if reader.join().is_err() {
                 self.task.transfer.fail(DataError::Aborted);
             }

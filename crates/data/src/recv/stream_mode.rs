@@ -1,4 +1,4 @@
-//! MODE S: the connection is the file, and its end the file's end (RFC 959 §3.4.1).
+//! MODE S: the connection is the file, and its end is the end of the file (RFC 959 §3.4.1).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
 use crate::transfer_checksum::TransferChecksum;
 
-/// How long a connection that ended without a byte waits for another one that is there to send some.
+/// Time for another pending connection to send a byte after one has closed without any.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Receives until the peer's FIN, in the caller's thread.
@@ -43,8 +43,8 @@ pub(super) fn receive(
     Ok(sum.finish())
 }
 
-/// The first connection that sends a byte. One that ends in order without any is an empty file,
-/// unless another is there: then that is given the time to send one.
+/// The first connection that sends a byte. One that closes in order without any is an empty file,
+/// unless another connection is pending: that one then gets time to send a byte.
 fn first_sender(
     endpoint: &ChannelEndpoint,
     waiting: &mut PendingConnections<'_>,
@@ -75,7 +75,7 @@ fn first_sender(
         let left = match (left.is_zero(), alone) {
             (false, _) => left,
             (true, true) => return Err(waiting.no_peer()),
-            // A sender may be slow to begin.
+            // The sender may be slow to begin.
             (true, false) => clock.time_left(),
         };
         if left.is_zero() {
@@ -88,7 +88,7 @@ fn first_sender(
     }
 }
 
-/// A connection that broke before anything came over it is nobody's fault but its own.
+/// A connection that broke before it carried a byte does not fail the transfer.
 fn judge(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision {
     match seen {
         PeekResult::Silence => PendingDecision::Wait,
@@ -98,7 +98,7 @@ fn judge(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision
     }
 }
 
-/// Stores what the connection brings.
+/// Stores everything that the connection carries.
 fn receive_file(
     stream: Arc<DataStream>,
     task: &ReceiveTask<'_>,
@@ -116,7 +116,7 @@ fn receive_file(
         let n = if room > 0 {
             inlet.receive_step(offset, room)?
         } else {
-            // The limit is reached: the FIN must come now.
+            // The limit is reached: the next event must be FIN.
             let beyond = inlet.skip(1)?;
             task.check_limit(offset, beyond)?;
             beyond

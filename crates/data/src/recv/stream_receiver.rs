@@ -1,4 +1,4 @@
-//! One stream's way from the socket to the store, by the chosen method.
+//! The path of one stream's bytes from the socket to the store, by the selected method.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,14 +18,14 @@ use crate::stream_io::StreamIo;
 use crate::transfer::{ActiveTransfer, MAX_STEP};
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
-/// Separate pieces of a file that are remembered at most: a peer that sends tiny blocks with gaps
-/// between them must not fill the memory, and no restart marker could tell of more.
+/// Most separate ranges of a file that are recorded: a peer that sends tiny blocks with gaps must
+/// not fill the memory. No restart marker could list more.
 pub(super) const MAX_PIECES: usize = MAX_RANGES;
 
-/// Stored bytes after which they are reported, at the latest.
+/// Stored bytes after which they are reported at the latest.
 const REPORT: u64 = 1 << 20;
 
-/// Largest kernel buffer, as reported, that a buffer here is made twice as large as.
+/// Largest kernel buffer, as reported, for which the buffer here is made twice as large.
 const MOST_KERNEL: u64 = 32 << 20;
 
 /// How this stream moves bytes.
@@ -36,13 +36,13 @@ enum ReceiveMethod {
     Splice(SplicePipe),
 }
 
-/// A stream that stores what it receives.
+/// A stream that stores the bytes it receives.
 pub(super) struct StreamReceiver<'t> {
     pub(super) wire: StreamIo<'t>,
     task: &'t ReceiveTask<'t>,
     method: ReceiveMethod,
     buffer: PageBuffer,
-    /// The buffer is at least twice the kernel's and read as a whole (2003 paper, §4.1).
+    /// The buffer is at least twice the kernel's and is read in one call (2003 paper, §4.1).
     whole_buffers: bool,
     tap: StreamChecksum<'t>,
     stored: StoredRunReporter<'t>,
@@ -75,8 +75,8 @@ impl<'t> StreamReceiver<'t> {
         }
     }
 
-    /// Receives up to `most` bytes that belong at wire offset `offset` and stores them; returns
-    /// how many, 0 at the peer's FIN.
+    /// Receives up to `most` bytes of wire offset `offset` and stores them. Returns their number, 0
+    /// at the peer's FIN.
     pub(super) fn receive_step(&mut self, offset: u64, most: u64) -> Result<u64, DataError> {
         let step = self.max_read();
         let len = usize::try_from(most).unwrap_or(step).min(step);
@@ -94,7 +94,7 @@ impl<'t> StreamReceiver<'t> {
         Ok(n)
     }
 
-    /// Receives and forgets up to `most` bytes.
+    /// Receives and discards up to `most` bytes.
     pub(super) fn skip(&mut self, most: u64) -> Result<u64, DataError> {
         let len = usize::try_from(most).unwrap_or(MAX_STEP).min(MAX_STEP);
         let n = self
@@ -103,8 +103,8 @@ impl<'t> StreamReceiver<'t> {
         Ok(n as u64)
     }
 
-    /// Receives up to `most` bytes that have come before, and compares them with what was stored at
-    /// wire offset `offset`; returns how many, 0 at the peer's FIN. Nothing is stored.
+    /// Receives up to `most` bytes that have arrived before, and compares them with the bytes
+    /// stored at wire offset `offset`. Returns their number, 0 at the peer's FIN. Stores nothing.
     pub(super) fn compare(
         &mut self,
         offset: u64,
@@ -114,7 +114,7 @@ impl<'t> StreamReceiver<'t> {
         let at = self.at(offset)?;
         let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
         let end = offset.saturating_add(n as u64);
-        // What another connection has not stored yet cannot be compared either.
+        // Bytes that another connection has not stored yet cannot be compared either.
         let stored = self.wire.transfer().control().has_stored(offset, end);
         let Some(view) = self.task.sink.open_for_comparison().filter(|_| stored) else {
             return Ok(Err(BlockError::UnverifiableDuplicate(offset)));
@@ -133,7 +133,7 @@ impl<'t> StreamReceiver<'t> {
         Ok(Ok(n as u64))
     }
 
-    /// Where in the sink a wire offset is.
+    /// The sink offset of a wire offset.
     fn at(&self, offset: u64) -> Result<u64, DataError> {
         offset.checked_add(self.task.plan.origin).ok_or_else(|| {
             let too_large = io::ErrorKind::FileTooLarge;
@@ -141,7 +141,7 @@ impl<'t> StreamReceiver<'t> {
         })
     }
 
-    /// Reports what was stored; done by dropping, too.
+    /// Reports the stored bytes. Dropping does this, too.
     pub(super) fn report(&mut self) {
         if let Some((start, end)) = self.stored.flush() {
             self.tap.stored(start, end);
@@ -211,7 +211,7 @@ impl Drop for StreamReceiver<'_> {
     }
 }
 
-/// The method for this task. Splicing costs less processor time than copying into every kind of
+/// The method for this task. splice(2) takes less processor time than copying into every kind of
 /// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
 fn choose_receive_method(
     task: &ReceiveTask<'_>,
@@ -231,15 +231,15 @@ fn choose_receive_method(
     }
     SplicePipe::new().map_or_else(
         |error| {
-            tracing::debug!(%error, "no large pipe, copying");
+            tracing::debug!(%error, "cannot create a large pipe, copying instead");
             ReceiveMethod::Copy
         },
         ReceiveMethod::Splice,
     )
 }
 
-/// Moves all `n` bytes of the pipe to the sink at `at`; false if they had to be copied because
-/// the file does not take spliced pages.
+/// Moves all `n` bytes of the pipe to the sink at `at`. Returns false if they were copied because
+/// the file does not accept spliced pages.
 fn empty(
     pipe: &SplicePipe,
     sink: &dyn Sink,
@@ -269,7 +269,8 @@ fn empty(
                 return Ok(false);
             }
             Err(error) => {
-                // Told all the same: what got there may have to be taken out again.
+                // Report the partial write in spite of the error: these bytes may have to be
+                // removed again.
                 let _ = sink.spliced(at, done as u64);
                 return Err(error.into());
             }
@@ -311,7 +312,7 @@ fn read_exactly(source: &dyn Source, at: u64, buf: &mut [u8]) -> io::Result<()> 
     Ok(())
 }
 
-/// Stored bytes in one run, reported in large pieces to keep the shared range set quiet.
+/// Reports stored bytes in large ranges, which keeps contention for the shared range set low.
 struct StoredRunReporter<'t> {
     transfer: &'t ActiveTransfer,
     start: u64,
@@ -319,7 +320,7 @@ struct StoredRunReporter<'t> {
 }
 
 impl StoredRunReporter<'_> {
-    /// `n` bytes at `offset` are stored. Returns what was reported now.
+    /// Adds `n` stored bytes at `offset`. Returns the range that was reported now.
     fn add(&mut self, offset: u64, n: u64) -> Option<(u64, u64)> {
         let reported = if offset == self.end {
             None
@@ -330,7 +331,7 @@ impl StoredRunReporter<'_> {
             self.start = offset;
         }
         self.end = offset + n;
-        // At most one of the two happens: after a flush the run is one step long.
+        // At most one of the two reports happens: after a flush the run is one step long.
         reported.or_else(|| (self.end - self.start >= REPORT).then(|| self.flush())?)
     }
 

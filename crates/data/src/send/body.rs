@@ -1,4 +1,5 @@
-//! A file as the body of a request, sent over a connection on which the caller speaks its own protocol.
+//! A file as the body of a request, sent over a connection on which the caller speaks its own
+//! protocol.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
@@ -17,20 +18,20 @@ use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
-/// Which bytes of a source are the body.
+/// The part of a source that is the body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BodyRange {
-    /// Where they begin in the source.
+    /// Offset of its first byte in the source.
     pub offset: u64,
-    /// How many; `None`: up to the source's end.
+    /// Length, bytes; `None`: up to the end of the source.
     pub length: Option<u64>,
 }
 
-/// Runs `send`, which sends the body that it is given to its end over a connection of `dialer`, in the
-/// caller's thread.
+/// Runs `send` in the caller's thread. `send` sends the whole body that it is given over a
+/// connection of `dialer`.
 ///
 /// # Errors
-/// The store's error, else that of `send`; [`DataError::Aborted`] when it was stopped.
+/// The error of the store, else that of `send`; [`DataError::Aborted`] when stopped.
 pub fn run<E: From<DataError>>(
     source: &dyn Source,
     extent: BodyRange,
@@ -63,6 +64,7 @@ pub fn run<E: From<DataError>>(
         let begun = Instant::now();
         if let Err(error) = send(&mut body) {
             *lock(&failure) = Some(error);
+            // Any failure stops the transfer; the caller's own error is returned below.
             transfer.fail(DataError::Aborted);
         }
         let mut accounts = lock(&accounts);
@@ -80,20 +82,20 @@ pub fn run<E: From<DataError>>(
     let failure = lock(&failure).take();
     match (transfer.finish(result), failure) {
         (Ok(report), _) => Ok(report),
-        // What the store said comes first: it is why the request broke off.
+        // An error of the store comes first: it is why the request failed.
         (Err(DataError::Aborted), Some(failure)) if !control.is_cancelled() => Err(failure),
         (Err(error), _) => Err(error.into()),
     }
 }
 
-/// The bytes of the body, in order.
+/// Reads the bytes of the body in order.
 struct RequestBody<'b> {
     source: &'b dyn Source,
     extent: BodyRange,
     done: u64,
     transfer: &'b ActiveTransfer,
     tap: StreamChecksum<'b>,
-    /// How long the store was read, and how long the body was at work in all.
+    /// Time spent in reads of the store, and time spent in this reader in total.
     in_store: Duration,
     inside: Duration,
 }
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_sent_counted_and_summed() {
+    fn a_range_is_sent_counted_and_checksummed() {
         let mut came = Vec::new();
         let extent = BodyRange {
             offset: 7,
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_became_shorter_is_the_reason_whatever_the_request_says() {
+    fn a_shrunk_source_takes_precedence_over_the_request_error() {
         let extent = BodyRange {
             offset: 0,
             length: Some(100),
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_error() {
+    fn a_refused_request_returns_its_error() {
         let refused = sent(BodyRange::default(), |_| {
             Err(DataError::NoPeer { seconds: 7 })
         });

@@ -1,4 +1,4 @@
-//! Store to wire.
+//! Sending: store to wire.
 
 pub mod body;
 mod modes;
@@ -22,23 +22,23 @@ use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{MIN_FOLLOWER_BYTES, TransferChecksum};
 
-/// Plan of what to send.
+/// What to send.
 #[derive(Debug, Clone)]
 pub struct SendPlan {
-    /// File ranges to send, ascending; ignored for sequential sources (pipes), which are sent to
-    /// their end. In TYPE A only where the first range starts and the last ends counts.
+    /// File ranges to send, ascending. Ignored for sequential sources (pipes), which are sent to
+    /// their end. In TYPE A only the start of the first and the end of the last range count.
     pub ranges: RangeSet,
-    /// Subtracted from file offsets to make wire offsets (ERET P: start of the part). No range
-    /// may start before it.
+    /// Subtracted from file offsets to get wire offsets (ERET P: start of the part). No range may
+    /// start before it.
     pub origin: u64,
 }
 
-/// Sends the planned ranges over the channel; blocks until all is handed to the kernel and the end
-/// marks are sent. In MODE S, and with `close_after`, the connections are shut down and the call
-/// waits until the peer's kernel has acknowledged every byte.
-/// The channel keeps reusable MODE E connections.
+/// Sends the planned ranges over the channel. Blocks until everything is handed to the kernel and
+/// the end marks are sent. In MODE S, and with `close_after`, the connections are shut down, and
+/// the call waits until the peer's kernel has acknowledged every byte. The channel caches reusable
+/// MODE E connections.
 ///
-/// A transfer that fails is broken off with a reset, so that no receiver takes it for whole.
+/// A failed transfer ends with a reset, so that no receiver takes it for complete.
 pub fn run(
     channel: &mut SessionDataChannel,
     source: &Arc<dyn Source>,
@@ -66,9 +66,9 @@ pub fn run(
 struct SendTask<'t> {
     source: Arc<dyn Source>,
     supply: SendCursor,
-    /// All that is to be sent, if that is known.
+    /// Number of bytes to send, if it is known.
     bytes: Option<u64>,
-    /// Subtracted from the supply's offsets to make wire offsets.
+    /// Subtracted from the cursor's offsets to get wire offsets.
     origin: u64,
     sum: TransferChecksum,
     settings: &'t TransferSettings,
@@ -115,7 +115,7 @@ impl<'t> SendTask<'t> {
             Some(_) => SendCursor::ranges(&plan.ranges),
             None => SendCursor::sequential(),
         };
-        // Bytes that are handed out in order by one hand pass in order whatever their streams.
+        // Bytes that one cursor hands out in order pass in order, over whatever streams.
         let most = settings.streams.max(settings.max_streams);
         let one_stream = settings.mode == TransferMode::Stream || most <= 1 || size.is_none();
         let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
@@ -123,11 +123,12 @@ impl<'t> SendTask<'t> {
             !one_stream || (size.is_some() && plan.ranges.byte_count() >= MIN_FOLLOWER_BYTES);
         let view = (ordered && many).then(|| Arc::clone(source));
         let sum = TransferChecksum::read_back(settings.checksum, view, plan.origin);
+        // The offsets of a sequential source count from its own start.
         let origin = if size.is_some() { plan.origin } else { 0 };
         Ok(task(Arc::clone(source), supply, origin, sum))
     }
 
-    /// Connections to open first, for each target.
+    /// Number of connections to open first for each target.
     fn first_streams(&self) -> usize {
         let settings = self.settings;
         let known = settings.prior.streams_for(self.bytes);
@@ -140,7 +141,7 @@ impl<'t> SendTask<'t> {
         .max(1)
     }
 
-    /// Whether the number of its lanes may change.
+    /// Whether the number of its streams may change.
     fn adapts(&self) -> bool {
         let settings = self.settings;
         settings.adapt && settings.max_streams > 1 && sizing::is_worth_a_thread(self.bytes)

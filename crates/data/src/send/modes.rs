@@ -1,4 +1,4 @@
-//! The two ways of sending a task: MODE S and MODE E.
+//! The two ways to send a task: MODE S and MODE E.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,7 +10,8 @@ use crate::connect::OpenedConnections;
 use crate::error::DataError;
 use crate::stream_io::StreamIo;
 
-/// Sends the task in MODE S, where the file is the connection (RFC 959 §3.4.1): over one connection, in the caller's thread, and closes it.
+/// Sends the task in MODE S, where the connection is the file (RFC 959 §3.4.1), over one connection
+/// in the caller's thread, and closes it.
 pub(super) fn stream(
     channel: &mut SessionDataChannel,
     task: SendTask<'_>,
@@ -23,13 +24,14 @@ pub(super) fn stream(
         outlet.wire().finish_sending()
     });
     if sent.is_err() {
+        // A FIN would tell the receiver that the file is complete.
         stream.reset();
     }
     sent.map(|()| task.sum.finish())
 }
 
-/// Sends the task in MODE E, as blocks over any number of connections (GFD.20 §3.4): the cached ones, or
-/// new ones. Keeps them unless told to close.
+/// Sends the task in MODE E, as blocks over any number of connections (GFD.20 §3.4): the cached
+/// ones, or new ones. Caches them unless told to close.
 pub(super) fn extended(
     channel: &mut SessionDataChannel,
     task: SendTask<'_>,
@@ -53,7 +55,7 @@ pub(super) fn extended(
     Ok(task.sum.finish())
 }
 
-/// Opens the first connections, or takes those that are there, and decides how many there shall be.
+/// Opens the first connections, or takes the cached ones, and sets the wanted number of streams.
 fn open<'t>(
     channel: &mut SessionDataChannel,
     task: &SendTask<'t>,
@@ -66,18 +68,19 @@ fn open<'t>(
     let most = task.settings.max_connections.max(lanes.target_count());
     let (there, wanted) = (first.len(), (wanted * lanes.target_count()).min(most));
     match (reused, task.settings.adapt) {
-        // Even for a small file: a larger one may follow.
+        // Even for a small file, because a larger one may follow.
         (true, true) => lanes.set_wanted(there.min(task.settings.max_streams).max(wanted)),
         (true, false) => lanes.set_wanted(wanted),
         (false, _) => lanes.set_wanted(there),
     }
+    // No more streams are wanted than the receiver accepts.
     if !reused && there < wanted {
         lanes.accept_current_count();
     }
     Ok(first)
 }
 
-/// The first lanes.
+/// Adds the first streams to the set.
 fn add_first_streams<'t>(task: &SendTask<'t>, opened: OpenedConnections) -> Vec<StreamStart<'t>> {
     let lanes = task.transfer.stream_set();
     let seated = opened.open.into_iter().map(|stream| {

@@ -1,4 +1,4 @@
-//! One stream's way from the store to the socket, by the chosen method.
+//! The path of one stream's bytes from the store to the socket, by the selected method.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -23,11 +23,11 @@ use crate::transfer_checksum::StreamChecksum;
 enum SendMethod {
     /// Read into memory, write to the socket.
     Copy(PageBuffer),
-    /// The kernel reads the file's pages.
+    /// The kernel sends the pages of the file (sendfile(2)).
     Sendfile,
-    /// File to pipe to socket.
+    /// File to pipe to socket (splice(2)).
     Splice(SplicePipe),
-    /// Read into memory, which the kernel then borrows.
+    /// Read into memory that the kernel then sends without a copy (MSG_ZEROCOPY).
     Zerocopy(ZerocopyRing),
 }
 
@@ -37,12 +37,12 @@ pub(super) struct StreamSender<'t> {
     task: &'t SendTask<'t>,
     method: SendMethod,
     tap: StreamChecksum<'t>,
-    /// The blocks have become smaller: what is left is little.
+    /// The parts have become smaller than a block: little is left.
     at_last: bool,
 }
 
 impl<'t> StreamSender<'t> {
-    /// In the thread that serves the connection, whose handshake comes first.
+    /// Runs the connection's handshake first. Call it in the thread that serves the connection.
     pub(super) fn new(mut wire: StreamIo<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
         wire.handshake()?;
         let method = choose_send_method(task, &wire);
@@ -59,8 +59,8 @@ impl<'t> StreamSender<'t> {
         &mut self.wire
     }
 
-    /// Sends what the task's supply has for this stream, until all was handed out (true) or `leave`
-    /// is set (false); with `framed`, as MODE E blocks.
+    /// Sends what the task's cursor hands out, until everything was handed out (returns true) or
+    /// `leave` is set (returns false). `framed` sends MODE E blocks.
     pub(super) fn send_supply(
         &mut self,
         framed: bool,
@@ -74,7 +74,7 @@ impl<'t> StreamSender<'t> {
         Ok(all)
     }
 
-    /// Sends the next block; false when all was handed out.
+    /// Sends the next block. Returns false when everything was handed out.
     fn send_block(&mut self, framed: bool) -> Result<bool, DataError> {
         let SendCursor::Ranges { left, .. } = &self.task.supply else {
             return self.send_next(framed);
@@ -92,7 +92,7 @@ impl<'t> StreamSender<'t> {
         Ok(true)
     }
 
-    /// Waits until no memory of this stream is in use by the kernel.
+    /// Waits until the kernel no longer uses memory of this stream.
     fn finish(&mut self) -> Result<(), DataError> {
         match &mut self.method {
             SendMethod::Zerocopy(ring) => ring.drain(&mut self.wire),
@@ -100,7 +100,7 @@ impl<'t> StreamSender<'t> {
         }
     }
 
-    /// Sends one part of a source that can be read anywhere.
+    /// Sends one part of a source that can be read at any offset.
     fn send_part(&mut self, part: ByteRange, framed: bool) -> Result<(), DataError> {
         let wire_offset = part.start - self.task.origin;
         let header = BlockHeader::data(wire_offset, part.len()).encode();
@@ -122,7 +122,7 @@ impl<'t> StreamSender<'t> {
         Ok(())
     }
 
-    /// Moves up to `len` bytes at `at`; 0 when the source has ended there.
+    /// Moves up to `len` bytes at `at`. Returns 0 when the source ends there.
     fn send_step(&mut self, header: &[u8], at: u64, len: usize) -> Result<usize, DataError> {
         let source = &*self.task.source;
         let wire_offset = at - self.task.origin;
@@ -131,7 +131,7 @@ impl<'t> StreamSender<'t> {
                 let buf = &mut buffer.as_mut()[..len];
                 let n = fill(&mut self.wire, source, at, buf)?;
                 self.tap.add(wire_offset, &buf[..n]);
-                // Nothing goes out for a source that has ended, not even the header.
+                // A source that has ended sends nothing, not even the header.
                 if n > 0 {
                     self.wire.send_all(header, &buf[..n], false)?;
                 }
@@ -146,12 +146,14 @@ impl<'t> StreamSender<'t> {
                 Ok(n)
             }
             SendMethod::Sendfile | SendMethod::Splice(_) => {
+                // MSG_MORE joins the header with the first bytes of the file in one segment
+                // (tcp(7), TCP_CORK).
                 self.wire.send_all(header, &[], true)?;
                 match self.send_from_file(at, len) {
                     Err(DataError::Wire { source, .. }) if is_file_error(&source) => {
-                        // Copying either works where the file system cannot do it, or tells the
-                        // file's error.
-                        tracing::debug!(error = %source, "falling back to copying");
+                        // Copying either works where the file system lacks the call, or reports the
+                        // file's own error.
+                        tracing::debug!(error = %source, "sendfile or splice failed, copying instead");
                         self.method = SendMethod::Copy(PageBuffer::new(MAX_STEP));
                         self.send_step(&[], at, len)
                     }
@@ -171,7 +173,7 @@ impl<'t> StreamSender<'t> {
         }
     }
 
-    /// Reads and sends the next block of an in-order source; false at its end.
+    /// Reads and sends the next block of an in-order source. Returns false at its end.
     fn send_next(&mut self, framed: bool) -> Result<bool, DataError> {
         let SendCursor::Sequential(order) = &self.task.supply else {
             return Ok(false);
@@ -210,7 +212,8 @@ impl<'t> StreamSender<'t> {
         Ok(true)
     }
 
-    /// The source gave nothing at `at`; another stream may have met its end further on.
+    /// The error of a source that returned nothing at `at`. The true end may be before `at`,
+    /// because streams read ahead of each other.
     fn shrunk(&self, at: u64) -> DataError {
         let at = match self.task.source.len() {
             Ok(Some(len)) => at.min(len),
@@ -228,10 +231,10 @@ impl<'t> StreamSender<'t> {
     }
 }
 
-/// The method for this task. sendfile spares the sender's processor the copy. Between two ends on
-/// one machine it is the receiver that pays for it: it has to copy out of pages that no cache
-/// holds any more, and storing them takes longer than both copies took before (figures in
-/// docs/benchmarks.md). MSG_ZEROCOPY loses on loopback, where the kernel copies after all.
+/// The method for this task. sendfile(2) saves the sender's copy. Between two ends on one machine
+/// the receiver pays for it: it must copy from pages that are no longer in a processor cache, and
+/// storing them takes longer than both copies did before (figures in docs/benchmarks.md).
+/// MSG_ZEROCOPY is slower on loopback, where the kernel copies after all.
 fn choose_send_method(task: &SendTask<'_>, wire: &StreamIo<'_>) -> SendMethod {
     let copy = || SendMethod::Copy(PageBuffer::new(MAX_STEP));
     if matches!(task.supply, SendCursor::Sequential(_)) {
@@ -244,14 +247,14 @@ fn choose_send_method(task: &SendTask<'_>, wire: &StreamIo<'_>) -> SendMethod {
         IoMethod::Sendfile if from_file => SendMethod::Sendfile,
         IoMethod::Splice if from_file => SplicePipe::new().map_or_else(
             |error| {
-                tracing::debug!(%error, "no large pipe, copying");
+                tracing::debug!(%error, "cannot create a large pipe, copying instead");
                 copy()
             },
             SendMethod::Splice,
         ),
         IoMethod::Zerocopy => ZerocopyRing::new(wire).map_or_else(
             |error| {
-                tracing::debug!(%error, "no MSG_ZEROCOPY, copying");
+                tracing::debug!(%error, "MSG_ZEROCOPY is unavailable, copying instead");
                 copy()
             },
             SendMethod::Zerocopy,
@@ -280,8 +283,9 @@ fn fill(
     .map_err(|e: io::Error| DataError::read(source, e))
 }
 
-/// File to pipe to socket, until the pipe is empty again. An error in the first half has moved
-/// nothing, so that the caller may try another way; one in the second half never tells to.
+/// Moves bytes from the file to a pipe to the socket, until the pipe is empty again. An error in
+/// the first half has moved nothing, so that the caller may try another method. The second half
+/// returns no error that suggests that.
 fn splice(
     wire: &mut StreamIo<'_>,
     file: BorrowedFd<'_>,
@@ -302,7 +306,7 @@ fn splice(
     while left > 0 {
         left -= match wire.splice_out(pipe.output(), left, false) {
             Err(DataError::Wire { source, .. }) if is_file_error(&source) => {
-                // The socket takes no pages; what is in the pipe is to be sent all the same.
+                // The socket accepts no pages; the bytes in the pipe must still be sent.
                 return send_rest(wire, pipe, left).map(|()| piped);
             }
             sent => sent?,
@@ -311,7 +315,7 @@ fn splice(
     Ok(piped)
 }
 
-/// Sends what a pipe holds by copying it.
+/// Sends the bytes of a pipe by copying them.
 fn send_rest(wire: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Result<(), DataError> {
     let mut buffer = vec![0; left.min(64 << 10)];
     while left > 0 {
@@ -328,7 +332,7 @@ fn send_rest(wire: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Res
     Ok(())
 }
 
-/// Errors of sendfile and splice that come from the file, not from the connection.
+/// Whether an error of sendfile or splice comes from the file and not from the connection.
 fn is_file_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -350,7 +354,7 @@ mod tests {
     use crate::transfer::ActiveTransfer;
 
     #[test]
-    fn what_is_left_in_the_pipe_is_sent_once_when_the_socket_takes_no_pages() {
+    fn the_rest_of_the_pipe_is_sent_once_after_a_failed_splice() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let settings = TransferSettings::default();
@@ -364,7 +368,7 @@ mod tests {
         let bytes: Vec<u8> = (0..150_000u32).map(|n| (n % 251) as u8).collect();
         rustix::io::write(pipe.input(), &bytes).unwrap();
         let mut wire = StreamIo::new(&transfer, stream);
-        // As after a splice that moved some and then failed.
+        // The state after a splice that moved some bytes and then failed.
         let moved = wire.splice_out(pipe.output(), 1000, false).unwrap();
         send_rest(&mut wire, &pipe, bytes.len() - moved).unwrap();
         drop(wire);

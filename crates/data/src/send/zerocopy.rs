@@ -1,4 +1,4 @@
-//! Sending with MSG_ZEROCOPY: a ring of buffers, each left alone until the kernel has let go of it.
+//! Sending with MSG_ZEROCOPY: a ring of buffers, each unused until the kernel has released it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -14,24 +14,24 @@ use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
 use crate::transfer::MAX_STEP;
 
-/// Buffers that may be under way at once.
+/// Buffers that may be in flight at once.
 const DEPTH: usize = 4;
 
-/// How long the kernel may take to let go of buffers after the connection was broken off. It does so
-/// at once but for what a network card is just reading.
+/// Time for the kernel to release buffers after the connection was reset. It releases them at once,
+/// except what a network card is reading.
 const LETTING_GO: Duration = Duration::from_millis(100);
 
-/// How often to look. A connection that was broken off is always ready, and cannot be waited for.
+/// Polling interval. A reset connection is always ready, so poll(2) cannot wait for it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// One buffer, and how many sends must have completed before it is free.
+/// One buffer, and the number of sends that must complete before it is free.
 struct ZerocopyBuffer {
     buffer: PageBuffer,
     free_at: u64,
 }
 
-/// The buffers of one stream. Dropped while the kernel still uses some of them, it breaks the
-/// connection off: memory that is used for something else must not be sent.
+/// The buffers of one stream. If the ring is dropped while the kernel still uses some of them, it
+/// resets the connection: memory with new content must not be sent.
 pub(super) struct ZerocopyRing {
     stream: Arc<DataStream>,
     slots: Vec<ZerocopyBuffer>,
@@ -39,9 +39,9 @@ pub(super) struct ZerocopyRing {
     progress: ZerocopyCounts,
 }
 
-/// Counts of zero-copy sends of this transfer; a transfer ends with none under way.
+/// Counts of the zero-copy sends of this transfer. A transfer ends with none in flight.
 struct ZerocopyCounts {
-    /// Sends made.
+    /// Sends that were made.
     started: u64,
     /// Sends whose memory is free again.
     completed: u64,
@@ -65,8 +65,8 @@ impl ZerocopyRing {
         })
     }
 
-    /// Fills the next free buffer by `read` with up to `len` bytes and sends it; returns what
-    /// `read` returned. Nothing is sent, not even `header`, when that is 0.
+    /// Fills the next free buffer by `read` with up to `len` bytes and sends it. Returns what
+    /// `read` returned. Sends nothing, not even `header`, if that is 0.
     pub(super) fn send<'t>(
         &mut self,
         wire: &mut StreamIo<'t>,
@@ -90,7 +90,7 @@ impl ZerocopyRing {
         Ok(n)
     }
 
-    /// Waits until the kernel has let go of every buffer.
+    /// Waits until the kernel has released every buffer.
     pub(super) fn drain(&mut self, wire: &mut StreamIo<'_>) -> Result<(), DataError> {
         self.progress.await_count(wire, self.progress.started)
     }
@@ -103,18 +103,18 @@ impl Drop for ZerocopyRing {
         }
         self.stream.reset();
         if !self.progress.settle(&self.stream, LETTING_GO) {
-            tracing::warn!("the kernel still uses zero-copy buffers; their memory is given up");
+            tracing::warn!("the kernel still uses zero-copy buffers; leaking their memory");
             std::mem::forget(std::mem::take(&mut self.slots));
         }
     }
 }
 
 impl ZerocopyCounts {
-    /// Waits for all completions, at most so long; whether all are there.
+    /// Waits for all completions, at most `patience`. Returns whether all have come.
     fn settle(&mut self, stream: &DataStream, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         loop {
-            // What else the error queue tells does not matter any more.
+            // Other errors of the queue no longer matter.
             let _ = self.collect(stream);
             if self.completed >= self.started {
                 return true;
@@ -129,11 +129,11 @@ impl ZerocopyCounts {
 
     fn send(&mut self, wire: &mut StreamIo<'_>, bytes: &[u8]) -> Result<usize, DataError> {
         let sent = wire.run_when_ready(PollFlags::OUT, |stream| {
-            // Unread completions would keep the socket ready and make waiting spin.
+            // Unread completions keep the socket ready, and poll(2) would return at once.
             self.collect(stream)?;
             let socket = stream.transport().kernel_socket()?;
             match socket.send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL) {
-                // Too many completions outstanding (net.core.optmem_max): copy this one.
+                // Too many completions are outstanding (net.core.optmem_max): copy this send.
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => socket
                     .send_with_flags(bytes, libc::MSG_NOSIGNAL)
                     .map(|n| (n, false)),
@@ -147,7 +147,7 @@ impl ZerocopyCounts {
 
     /// Waits until `count` sends of this transfer have completed.
     fn await_count(&mut self, wire: &mut StreamIo<'_>, count: u64) -> Result<(), DataError> {
-        // A completion is announced as an error condition, which needs no event flag.
+        // A completion is an error condition (POLLERR), which needs no event flag.
         wire.run_when_ready(PollFlags::empty(), |stream| {
             self.collect(stream)?;
             if self.completed < count {
@@ -177,7 +177,7 @@ mod tests {
     use crate::transfer::ActiveTransfer;
 
     #[test]
-    fn buffers_that_the_kernel_still_sends_are_not_freed_before_the_connection_is_broken_off() {
+    fn buffers_in_flight_are_freed_only_after_the_connection_was_reset() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let mut settings = TransferSettings::default();
@@ -190,7 +190,7 @@ mod tests {
                 .unwrap();
         let mut wire = StreamIo::new(&transfer, Arc::clone(&stream));
         let mut ring = ZerocopyRing::new(&wire).unwrap();
-        // The peer reads nothing, so that something stays under way.
+        // The peer reads nothing, so some sends stay in flight.
         let stalled = std::iter::repeat_with(|| {
             ring.send(&mut wire, b"", MAX_STEP, |_, buf| {
                 buf.fill(7);

@@ -1,8 +1,8 @@
-//! Forcing a file to disk before it is called stored.
+//! Forces a file to disk before it is reported as stored.
 //!
-//! A write ends in the page cache. Whether it reached the disk is known only after fdatasync(2),
-//! which is also where a full thin volume, a quota of a network file system or a broken disk shows;
-//! whether a new or changed name did, after fsync(2) of the directory.
+//! A write ends in the page cache. Only fdatasync(2) tells whether it reached the disk, and reports
+//! a full thin volume, a quota of a network file system or a broken disk. Only fsync(2) of the
+//! directory tells whether a new or changed name did.
 
 use std::fs::File;
 use std::io;
@@ -19,17 +19,17 @@ use crate::os::writeback;
 /// How much is forced to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncPolicy {
-    /// Nothing: the kernel writes when it sees fit. Errors that close(2) tells still count.
+    /// Nothing: the kernel writes when it chooses to. Errors that close(2) reports still count.
     None,
-    /// Each file: its data before it is called stored and before it gets its name, its directory
-    /// afterwards; while it arrives, write-back is begun early and what has arrived is forced to disk
-    /// every now and then.
+    /// Each file: its data before it is reported as stored and before it gets its name, and its
+    /// directory afterwards. While it arrives, write-back starts early, and the stored bytes are
+    /// forced to disk from time to time.
     #[default]
     File,
 }
 
 impl SyncPolicy {
-    /// `none` or `file`.
+    /// Parses `none` or `file`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "none" => Some(Self::None),
@@ -49,8 +49,8 @@ impl SyncPolicy {
     /// Forces the names in `directory` to disk, if this policy forces anything.
     ///
     /// # Errors
-    /// The directory cannot be read or synced. One that may be written but not read (mode `-wx`) has
-    /// nothing that could be synced: that is no error.
+    /// The directory cannot be read or synced. A directory that may be written but not read (mode
+    /// `-wx`) cannot be synced, which is no error.
     pub fn sync_directory(self, directory: &Path) -> io::Result<()> {
         match self {
             Self::None => Ok(()),
@@ -63,7 +63,7 @@ impl SyncPolicy {
     }
 }
 
-/// fsync(2) of a directory. A file system without it (EINVAL) is left alone.
+/// fsync(2) of a directory. A file system that does not support it (EINVAL) is ignored.
 ///
 /// # Errors
 /// Those of fsync(2).
@@ -74,7 +74,7 @@ pub(crate) fn sync_names(directory: &File) -> io::Result<()> {
     }
 }
 
-/// fsync(2) and fdatasync(2) may be interrupted by a signal on some file systems.
+/// Repeats fsync(2) or fdatasync(2), which signals may interrupt on some file systems.
 fn retry(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match step() {
@@ -89,21 +89,22 @@ fn retry(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
 pub(super) struct FileDurability {
     policy: SyncPolicy,
     writeback: WritebackPacer,
-    /// The directory of a file whose entry was not yet forced to disk.
+    /// Whether the directory entry of the file is on disk.
     entry: Mutex<DirectoryEntryState>,
-    /// Number of the first error: the kernel tells it once per open file.
+    /// Number of the first error: the kernel reports it once per open file.
     failed: Mutex<Option<i32>>,
-    /// Held by all who ask for early write-back, from the call to the end of remembering its error: only
-    /// when nobody holds it does [`FileDurability::failed`] have every error that the kernel told.
+    /// Held for reading from a call that may return a write-back error until the error is recorded.
+    /// With the write lock, [`FileDurability::failed`] holds every error that the kernel has
+    /// reported.
     telling: RwLock<()>,
-    /// Written, and not forced to disk since; kept only where the policy forces.
+    /// Ranges written and not forced to disk since; recorded only if the policy forces.
     unsynced: Mutex<RangeSet>,
 }
 
 /// Whether the file's name is on disk.
 #[derive(Debug)]
 enum DirectoryEntryState {
-    /// Not yet; the directory, if it could be opened.
+    /// Not yet. The directory, if it could be opened.
     Due(Option<File>),
     Synced,
 }
@@ -124,24 +125,25 @@ impl FileDurability {
         self.policy != SyncPolicy::None
     }
 
-    /// `len` bytes at `offset` are about to be written: a write that fails halfway leaves a part of them.
+    /// Records that `len` bytes at `offset` are about to be written: a write that fails may leave
+    /// some of them.
     pub(super) fn writes(&self, offset: u64, len: u64) {
         if self.forces() {
             lock(&self.unsynced).insert(offset, offset.saturating_add(len));
         }
     }
 
-    /// `len` bytes at `offset` were written.
+    /// Records that `len` bytes at `offset` were written, and starts their write-back.
     pub(super) fn wrote(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
         if !self.forces() {
             return Ok(());
         }
-        // Again: a sync since the write began may have come before its bytes.
+        // A second time, because a sync since the write began may have come before its bytes.
         self.writes(offset, len);
         self.told(|| self.writeback.wrote(file.as_fd(), offset, len))
     }
 
-    /// Runs a call that the kernel may tell an error of write-back, and remembers it.
+    /// Runs a call that may return a write-back error, and records it.
     fn told(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let _telling = self.telling.read().unwrap_or_else(PoisonError::into_inner);
         self.remember(call())
@@ -155,14 +157,14 @@ impl FileDurability {
         }
         self.sync_by(|entry| match entry {
             DirectoryEntryState::Synced => retry(|| file.sync_data()),
-            // With the inode's metadata: where the directory is closed to us, that is what makes
-            // today's file systems keep a new file's name.
+            // fsync(2) writes the inode's metadata, too: where the directory cannot be opened, that
+            // is what makes today's file systems keep a new file's name.
             DirectoryEntryState::Due(directory) => retry(|| file.sync_all())
                 .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
         })
     }
 
-    /// Takes what `force` forces to disk for synced, unless it or anybody else was told an error.
+    /// Counts what `force` forces to disk as synced, unless this or another thread got an error.
     fn sync_by(
         &self,
         force: impl FnOnce(&DirectoryEntryState) -> io::Result<()>,
@@ -170,7 +172,8 @@ impl FileDurability {
         let mut entry = lock(&self.entry);
         let pending = std::mem::take(&mut *lock(&self.unsynced));
         let forced = self.remember(force(&entry));
-        // The error of a write-back that `force` waited for, too, may have been told to another thread.
+        // The error of a write-back that `force` waited for may have been reported to another
+        // thread.
         let done = forced.and_then(|()| {
             drop(self.telling.write().unwrap_or_else(PoisonError::into_inner));
             self.without_failure()
@@ -182,13 +185,13 @@ impl FileDurability {
         done
     }
 
-    /// Fails as what failed first did.
+    /// Fails with the first recorded error.
     fn without_failure(&self) -> io::Result<()> {
         let failed = *lock(&self.failed);
         failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
-    /// Ranges written and not forced to disk since; empty where the policy forces nothing.
+    /// Ranges written and not forced to disk since; empty if the policy forces nothing.
     pub(super) fn unsynced(&self) -> RangeSet {
         lock(&self.unsynced).clone()
     }
@@ -206,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_are_read_as_they_are_named() {
+    fn every_policy_parses_from_its_name() {
         for policy in [SyncPolicy::None, SyncPolicy::File] {
             assert_eq!(SyncPolicy::parse(policy.name()), Some(policy));
         }
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_the_kernel_tells_once_is_told_each_time() {
+    fn an_error_reported_once_by_the_kernel_is_returned_each_time() {
         let durability = FileDurability::new(SyncPolicy::File, None);
         let failed = durability.remember(Err(io::Error::from_raw_os_error(libc::ENOSPC)));
         assert!(failed.is_err());
@@ -226,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_another_thread_is_told_during_a_sync_fails_the_sync() {
+    fn an_error_reported_to_another_thread_during_a_sync_fails_the_sync() {
         let file = tempfile::tempfile().unwrap();
         let durability = FileDurability::new(SyncPolicy::File, None);
         durability.wrote(&file, 0, 10).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let synced = std::thread::scope(|scope| {
             durability.sync_by(|_| {
-                // A writer waits for the same write-back, is told of its failure, and then is slow.
+                // A writer waits for the same write-back, gets its error, and is then slow.
                 scope.spawn(|| {
                     durability.told(|| {
                         tell.send(()).unwrap();
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_since_the_last_sync_is_known() {
+    fn ranges_written_since_the_last_sync_are_recorded() {
         let file = tempfile::tempfile().unwrap();
         let durability = FileDurability::new(SyncPolicy::File, None);
         durability.wrote(&file, 0, 10).unwrap();

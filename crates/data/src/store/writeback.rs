@@ -1,4 +1,4 @@
-//! Write-back that is begun while bytes still arrive, so that the sync at the end finds little to do.
+//! Starts write-back while bytes still arrive, so that the final sync has little to do.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,33 +10,33 @@ use std::time::{Duration, Instant};
 use crate::locks::lock;
 use crate::os::writeback;
 
-/// Write-back of so many new bytes is begun at a time.
+/// Write-back starts after this many new bytes.
 const STRIDE: u64 = 16 << 20;
-/// Most strides whose write-back was begun and not awaited: the disk may lag behind the network by 256
-/// MiB (a quarter of a second at 1 GB/s), and the sync at the end has this much to wait for at most.
+/// Most strides whose write-back was started and not awaited: the disk may lag 256 MiB behind the
+/// network (a quarter of a second at 1 GB/s), and the final sync waits for at most that much.
 const MOST: usize = 16;
 /// The least, for a slow disk: enough to keep it busy.
 const LEAST: usize = 2;
-/// A stride that had to be awaited for so long halves the window: a peer must not take the sync at the
-/// end for a stall.
+/// A stride that took longer than this halves the window: a peer must not take the final sync for a
+/// stall.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Counts what is written to one file by all streams, and paces its write-back.
+/// Counts the bytes that all streams write to one file, and paces its write-back.
 #[derive(Debug, Default)]
 pub(super) struct WritebackPacer {
     state: Mutex<WritebackState>,
-    /// The file or the system has no sync_file_range(2).
+    /// The file or the system does not support sync_file_range(2).
     unavailable: AtomicBool,
 }
 
 #[derive(Debug)]
 struct WritebackState {
-    /// First to last byte of what was written since write-back was last begun. One span, whatever the
-    /// order in which bytes come: clean pages in between cost nothing.
+    /// First to last byte written since write-back was last started. One span for any order of
+    /// arrival: clean pages in between cost nothing.
     span: Option<(u64, u64)>,
     /// Bytes written since then.
     bytes: u64,
-    /// Spans whose write-back was begun, oldest first, [`STRIDE`] new bytes each.
+    /// Spans whose write-back was started, oldest first, [`STRIDE`] new bytes each.
     begun: VecDeque<(u64, u64)>,
     /// Most of them that are not awaited, [`LEAST`] to [`MOST`].
     window: usize,
@@ -54,7 +54,7 @@ impl Default for WritebackState {
 }
 
 impl WritebackState {
-    /// Books `len` bytes at `offset`. Returns the span to begin with, and those to wait for.
+    /// Records `len` bytes at `offset`. Returns the span to start, and the spans to wait for.
     fn book(&mut self, offset: u64, len: u64) -> DueWriteback {
         let end = offset.saturating_add(len);
         let (first, last) = self.span.unwrap_or((offset, end));
@@ -71,7 +71,7 @@ impl WritebackState {
         DueWriteback { begin, settle }
     }
 
-    /// A span was awaited for so long.
+    /// Records how long a span was awaited.
     fn waited(&mut self, long: Duration) {
         if long > SLOW {
             self.window = (self.window / 2).max(LEAST);
@@ -79,7 +79,7 @@ impl WritebackState {
     }
 }
 
-/// The calls that are due now.
+/// The spans to start and to wait for now.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DueWriteback {
     begin: Option<(u64, u64)>,
@@ -87,7 +87,7 @@ struct DueWriteback {
 }
 
 impl WritebackPacer {
-    /// `len` bytes at `offset` of `file` were written.
+    /// Records that `len` bytes at `offset` of `file` were written.
     pub(super) fn wrote(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
         if self.unavailable.load(Ordering::Relaxed) {
             return Ok(());
@@ -109,12 +109,12 @@ impl WritebackPacer {
         Ok(())
     }
 
-    /// Only what the disk says is an error of the write.
+    /// Only errors of the disk are errors of the write.
     fn judge(&self, error: io::Error) -> io::Result<()> {
         match error.raw_os_error() {
             Some(libc::EIO | libc::ENOSPC | libc::EDQUOT) => Err(error),
             _ => {
-                tracing::debug!(%error, "no early write-back");
+                tracing::debug!(%error, "early write-back is unavailable");
                 self.unavailable.store(true, Ordering::Relaxed);
                 Ok(())
             }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn write_back_begins_every_stride_and_the_window_bounds_what_is_not_awaited() {
+    fn write_back_starts_every_stride_within_the_window() {
         let mut state = WritebackState::default();
         let (mut begun, mut settled) = (0, 0);
         for step in 0..1024_u64 {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_is_given_less_to_lag_behind() {
+    fn a_slow_disk_shrinks_the_window() {
         let mut state = WritebackState::default();
         for step in 0..MOST as u64 {
             assert!(state.book(step * STRIDE, STRIDE).settle.is_empty());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_any_order_are_one_span() {
+    fn bytes_in_any_order_form_one_span() {
         let mut state = WritebackState::default();
         assert_eq!(state.book(100 << 20, 8 << 20), DueWriteback::default());
         let due = state.book(0, 8 << 20);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_disk_count_and_a_missing_call_does_not() {
+    fn disk_errors_are_returned_and_a_missing_call_is_not() {
         let writeback = WritebackPacer::default();
         let error = |number| io::Error::from_raw_os_error(number);
         for number in [libc::EIO, libc::ENOSPC, libc::EDQUOT] {

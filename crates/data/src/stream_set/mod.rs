@@ -1,10 +1,12 @@
-//! The lanes of a sender in MODE E: how many there shall be, which there are, and how each ends.
+//! The streams of a MODE E sender: how many are wanted, which exist, and how each ends.
 //!
-//! A lane is a connection with the thread that sends over it. Lanes join and leave while data moves.
-//! Every one ends with EOD, and the last at each target (each address that the receiver listens on)
-//! with EOF and the count of all EODs there, which only then is known (GFD.20 §3.4.2).
+//! A stream of the set is a connection with the thread that sends over it. Streams join and leave
+//! while data moves. Each ends with EOD. The last one at each target (each address that the
+//! receiver listens on) also sends EOF with the number of all EODs there, which is known only then
+//! (GFD.20 §3.4.2).
 //!
-//! Whoever decides [aims](Lanes::aim); the crew in `send` opens connections and runs the threads.
+//! The tuner sets the [wanted number](StreamSet::set_wanted); the threads in `send` open the
+//! connections and run the streams.
 
 mod table;
 
@@ -18,19 +20,19 @@ use crate::locks::{lock, wait_notified};
 use crate::stream::DataStream;
 use table::{SendStream, SendStreamState, StreamTable, TargetStreams};
 
-/// Shared by the lanes of one transfer, the crew that runs them, and whoever decides how many there
-/// shall be.
+/// The streams of one sending transfer. Shared by their threads and by the tuner that decides their
+/// number.
 #[derive(Debug, Default)]
 pub(crate) struct StreamSet {
-    /// How many there shall be, over all targets; changed with the roll locked.
+    /// Wanted number over all targets; changed only with the table locked.
     aim: AtomicUsize,
     roll: Mutex<StreamTable>,
     changed: Condvar,
 }
 
 impl StreamSet {
-    /// Asks for so many lanes, over all targets; each target keeps at least one. Lanes that are too
-    /// many are told to leave at once.
+    /// Sets the wanted number of streams over all targets. Each target keeps at least one. Surplus
+    /// streams are told at once to leave.
     pub(crate) fn set_wanted(&self, lanes: usize) {
         let mut roll = self.lock();
         self.aim.store(lanes, Ordering::Relaxed);
@@ -38,34 +40,34 @@ impl StreamSet {
         self.changed.notify_all();
     }
 
-    /// How many there shall be.
+    /// The wanted number of streams.
     pub(crate) fn wanted(&self) -> usize {
         self.aim.load(Ordering::Relaxed)
     }
 
-    /// Connections that are being opened.
+    /// Number of connections that are being opened.
     pub(crate) fn opening_count(&self) -> usize {
         self.lock().targets.iter().map(|t| t.opening).sum()
     }
 
-    /// Lanes that are at work and are to stay.
+    /// Number of active streams that are not told to leave.
     pub(crate) fn active_count(&self) -> usize {
         self.lock().staying().count()
     }
 
-    /// Lanes that leave, or have left, while others go on.
+    /// Streams that are leaving, or have left, while others continue.
     pub(crate) fn leaving_ids(&self) -> Vec<StreamId> {
         let roll = self.lock();
         let leave = |l: &&SendStream| l.state == SendStreamState::Retired || l.is_leaving();
         roll.streams.iter().filter(leave).map(|l| l.id).collect()
     }
 
-    /// Whether one could not be opened since the last call.
+    /// Whether a stream could not be opened since the last call.
     pub(crate) fn take_open_failure(&self) -> bool {
         std::mem::take(&mut self.lock().open_failed)
     }
 
-    /// Connections at one address belong together.
+    /// The index of the target with this address. Connections to one address belong to one target.
     pub(crate) fn target_index(&self, address: SocketAddr) -> usize {
         let targets = &mut self.lock().targets;
         if let Some(known) = targets.iter().position(|t| t.address == address) {
@@ -79,7 +81,7 @@ impl StreamSet {
         targets.len() - 1
     }
 
-    /// How many targets there are.
+    /// Number of targets.
     pub(crate) fn target_count(&self) -> usize {
         self.lock().targets.len()
     }
@@ -89,24 +91,25 @@ impl StreamSet {
         self.lock().targets.get(target).map(|t| t.address)
     }
 
-    /// A lane of a connection that is there.
+    /// Adds a stream for an established connection.
     pub(crate) fn add(&self, target: usize, stream: &Arc<DataStream>) -> ActiveStream<'_> {
         self.seat(&mut self.lock(), target, stream)
     }
 
-    /// A lane of a connection that is being opened already.
+    /// Adds a stream for a connection attempt that has already started.
     pub(crate) fn add_pending(&self, target: usize) -> PendingStream<'_> {
         self.ticket(&mut self.lock(), target)
     }
 
-    /// Fewer connections came than were asked for, and no more will come.
+    /// Reduces the wanted number to the streams that exist: fewer connections were made than
+    /// requested, and no more will come.
     pub(crate) fn accept_current_count(&self) {
         let mut roll = self.lock();
         self.refuse(&mut roll);
     }
 
-    /// Everything was handed out, or the transfer is to stop: no lane is added any more. Returns how
-    /// many were at work, the first time.
+    /// Stops the addition of streams: everything was handed out, or the transfer must stop. The
+    /// first call returns the number of active streams.
     pub(crate) fn stop_opening(&self) -> Option<usize> {
         let mut roll = self.lock();
         let first = !std::mem::replace(&mut roll.no_more_opening, true);
@@ -114,8 +117,8 @@ impl StreamSet {
         first.then(|| roll.active().count())
     }
 
-    /// Waits until lanes are to be opened, and returns them; `None` when no lane is left, nor being
-    /// opened. Meanwhile tells lanes that are too many to leave.
+    /// Waits until streams must be opened, and returns them; `None` when no stream is active or
+    /// being opened. Surplus streams are told to leave meanwhile.
     pub(crate) fn wait_for_openings(&self) -> Option<Vec<PendingStream<'_>>> {
         let mut roll = self.lock();
         loop {
@@ -134,7 +137,7 @@ impl StreamSet {
         }
     }
 
-    /// The connections that have not been closed.
+    /// The connections that are not closed.
     pub(crate) fn streams(&self) -> Vec<Arc<DataStream>> {
         let roll = self.lock();
         roll.streams
@@ -184,7 +187,7 @@ impl StreamSet {
         }
     }
 
-    /// Makes do with the lanes that are there.
+    /// Reduces the wanted number to the existing streams.
     fn refuse(&self, roll: &mut StreamTable) {
         roll.open_failed = true;
         let there = roll.staying().count() + roll.opening();
@@ -192,7 +195,7 @@ impl StreamSet {
     }
 }
 
-/// The right to open a connection. Dropped unused, it counts as a connection that was not needed.
+/// The right to open a connection. If it is dropped, the connection was not needed.
 #[derive(Debug)]
 pub(crate) struct PendingStream<'l> {
     lanes: &'l StreamSet,
@@ -205,7 +208,7 @@ impl<'l> PendingStream<'l> {
         self.target
     }
 
-    /// The connection is there.
+    /// The connection is established.
     pub(crate) fn connected(mut self, stream: &Arc<DataStream>) -> ActiveStream<'l> {
         let lanes = self.lanes;
         let mut roll = lanes.lock();
@@ -213,7 +216,7 @@ impl<'l> PendingStream<'l> {
         lanes.seat(&mut roll, self.target, stream)
     }
 
-    /// The connection cannot be had: no more lanes than there are.
+    /// The connection failed: the wanted number is reduced to the existing streams.
     pub(crate) fn fail(mut self) {
         let mut roll = self.lanes.lock();
         self.resolve(&mut roll);
@@ -236,7 +239,8 @@ impl Drop for PendingStream<'_> {
     }
 }
 
-/// A lane's place. Dropped before the lane has ended, the lane has failed.
+/// A stream's membership in the set. If it is dropped before the stream has ended, the stream has
+/// failed.
 #[derive(Debug)]
 pub(crate) struct ActiveStream<'l> {
     lanes: &'l StreamSet,
@@ -246,13 +250,13 @@ pub(crate) struct ActiveStream<'l> {
 }
 
 impl ActiveStream<'_> {
-    /// Set when the lane is to leave after the block under way.
+    /// Set when the stream must leave after its current block.
     pub(crate) fn leave_flag(&self) -> &AtomicBool {
         &self.surplus
     }
 
-    /// Leaves while others go on, unless this lane has become needed: then false. The lane has to
-    /// send EOD then.
+    /// Leaves while other streams continue; the stream must then send EOD. Returns false if the
+    /// stream has become necessary and must continue.
     pub(crate) fn try_retire(&mut self) -> bool {
         let mut roll = self.lanes.lock();
         let needed = !self.surplus.load(Ordering::Relaxed) || roll.is_last_at_target(self.lane);
@@ -267,9 +271,9 @@ impl ActiveStream<'_> {
         true
     }
 
-    /// Ends because nothing is left to send. The lane has to send EOD then, and if this is `Some`,
-    /// EOF with that count. The last lane at a target waits here until every connection that was
-    /// being opened there is a lane or is not.
+    /// Ends the stream because nothing is left to send. The stream must then send EOD, or EOF with
+    /// the returned count. The last stream at a target waits here until every connection attempt
+    /// there has succeeded or failed.
     pub(crate) fn finish(&mut self) -> Option<u64> {
         let mut roll = self.lanes.lock();
         let target = roll.streams[self.lane].target;
@@ -287,11 +291,14 @@ impl ActiveStream<'_> {
 impl Drop for ActiveStream<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            // Its EOD is missing at the receiver, which so cannot take the file for whole.
+            // Its EOD is missing at the receiver, which therefore cannot take the file for
+            // complete.
             self.lanes
                 .lock()
                 .mark_ended(self.lane, SendStreamState::Failed);
             self.lanes.changed.notify_all();
+            // A later retry is the tuner's decision, which learns of the failure by
+            // `take_open_failure`.
         }
     }
 }

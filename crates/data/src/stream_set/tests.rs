@@ -7,7 +7,7 @@ use proto::eblock::MAX_STREAMS;
 use super::*;
 use crate::settings::TransferSettings;
 
-/// Connections of one host, and who listens to them.
+/// Connections to one host, and its listener.
 struct TestReceiver {
     listener: TcpListener,
     far: Vec<std::net::TcpStream>,
@@ -33,7 +33,7 @@ impl TestReceiver {
     }
 }
 
-/// So many lanes at one target.
+/// Adds `n` streams at one target.
 fn at_one<'l>(lanes: &'l StreamSet, host: &mut TestReceiver, n: usize) -> Vec<ActiveStream<'l>> {
     let target = lanes.target_index(host.address());
     let seats = (0..n).map(|_| lanes.add(target, &host.stream())).collect();
@@ -45,13 +45,13 @@ fn is_surplus(seat: &ActiveStream<'_>) -> bool {
     seat.leave_flag().load(Ordering::Relaxed)
 }
 
-/// Openings that the lanes are told to make without anybody waiting.
+/// The streams to open now. Does not wait.
 fn openings(lanes: &StreamSet) -> Vec<PendingStream<'_>> {
     lanes.wait_for_openings().unwrap_or_default()
 }
 
 #[test]
-fn the_last_lane_counts_all_that_ended_at_its_target() {
+fn the_last_stream_counts_all_eods_at_its_target() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 3);
@@ -65,7 +65,7 @@ fn the_last_lane_counts_all_that_ended_at_its_target() {
 }
 
 #[test]
-fn the_newest_leave_and_are_counted_and_not_kept() {
+fn the_newest_streams_leave_and_count_but_are_not_reused() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 4);
@@ -80,7 +80,7 @@ fn the_newest_leave_and_are_counted_and_not_kept() {
 }
 
 #[test]
-fn a_lane_that_was_to_leave_stays_when_it_is_wanted_again() {
+fn a_leaving_stream_stays_when_it_is_wanted_again() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 2);
@@ -93,7 +93,7 @@ fn a_lane_that_was_to_leave_stays_when_it_is_wanted_again() {
 }
 
 #[test]
-fn a_lane_stays_if_it_is_the_last_by_the_time_it_has_sent_its_block() {
+fn a_leaving_stream_stays_if_it_has_become_the_last() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 2);
@@ -105,7 +105,7 @@ fn a_lane_stays_if_it_is_the_last_by_the_time_it_has_sent_its_block() {
 }
 
 #[test]
-fn lanes_are_opened_where_there_are_fewest_and_no_target_goes_without() {
+fn streams_are_opened_at_the_target_with_the_fewest() {
     let lanes = StreamSet::default();
     let mut hosts = [TestReceiver::new(), TestReceiver::new()];
     let targets = hosts.each_ref().map(|h| lanes.target_index(h.address()));
@@ -135,7 +135,7 @@ fn lanes_are_opened_where_there_are_fewest_and_no_target_goes_without() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_not_asked_for_again() {
+fn a_failed_open_reduces_the_wanted_number() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 1);
@@ -154,7 +154,7 @@ fn what_cannot_be_opened_is_not_asked_for_again() {
 }
 
 #[test]
-fn the_last_lane_waits_for_connections_under_way() {
+fn the_last_stream_waits_for_pending_connections() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 1);
@@ -168,7 +168,7 @@ fn the_last_lane_waits_for_connections_under_way() {
         scope.spawn(move || tell.send(first.finish()).unwrap());
         let soon = Duration::from_millis(30);
         assert!(ended.recv_timeout(soon).is_err());
-        // One is not needed any more.
+        // One is no longer needed.
         drop(tickets.remove(0));
         assert!(ended.recv_timeout(soon).is_err());
         let mut second = tickets.remove(0).connected(&late);
@@ -179,7 +179,7 @@ fn the_last_lane_waits_for_connections_under_way() {
 }
 
 #[test]
-fn nothing_is_opened_once_everything_was_handed_out() {
+fn no_stream_is_opened_after_everything_was_handed_out() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 1);
@@ -190,18 +190,18 @@ fn nothing_is_opened_once_everything_was_handed_out() {
 }
 
 #[test]
-fn a_lane_that_fails_leaves_a_count_that_nobody_reaches() {
+fn a_failed_stream_makes_the_announced_eod_count_unreachable() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let mut seats = at_one(&lanes, &mut host, 2);
     drop(seats.remove(0));
     lanes.stop_opening();
-    // One EOD will be sent, and two are announced.
+    // One EOD will be sent, but two are announced.
     assert_eq!(seats[0].finish(), Some(2));
 }
 
 #[test]
-fn no_more_lanes_than_a_receiver_can_count() {
+fn no_more_streams_are_opened_than_a_receiver_can_count() {
     let lanes = StreamSet::default();
     let mut host = TestReceiver::new();
     let _seats = at_one(&lanes, &mut host, 1);

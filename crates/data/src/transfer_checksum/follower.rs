@@ -1,4 +1,4 @@
-//! Summing a store's gapless beginning while it grows.
+//! Computes the checksum of a store's gapless beginning while it grows.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -10,11 +10,11 @@ use crate::checksum::ChecksumHasher;
 use crate::locks::{lock, wait_notified};
 use crate::store::Source;
 
-/// Bytes read back at a time.
+/// Bytes read back in one call.
 const READ: usize = 1 << 20;
 
-/// A follower: [`Follow::run`] in its own thread, [`Follow::stored`] from the streams,
-/// [`Follow::end`] when they are done.
+/// A follower. [`ChecksumFollower::run`] is called in its own thread, [`ChecksumFollower::stored`]
+/// by the streams, [`ChecksumFollower::end`] when they have ended.
 #[derive(Debug)]
 pub(crate) struct ChecksumFollower {
     view: Arc<dyn Source>,
@@ -43,20 +43,20 @@ impl ChecksumFollower {
         }
     }
 
-    /// `start..end` (wire offsets) can be read.
+    /// Reports that `start..end` (wire offsets) can be read.
     pub(crate) fn stored(&self, start: u64, end: u64) {
         lock(&self.state).stored.insert(start, end);
         self.grown.notify_one();
     }
 
-    /// Nothing more will be stored.
+    /// Reports that nothing more will be stored.
     pub(crate) fn end(&self) {
         lock(&self.state).ended = true;
         self.grown.notify_one();
     }
 
-    /// Sums until the end; returns early when the store cannot be read, and there is no digest
-    /// then. `go_on` is asked before each read.
+    /// Computes the checksum until the end. Returns early, without a checksum, if the store cannot
+    /// be read. `go_on` is called before each read.
     pub(crate) fn run(&self, go_on: impl Fn() -> bool) {
         let Some(mut digest) = lock(&self.sum).take() else {
             return;
@@ -72,7 +72,7 @@ impl ChecksumFollower {
                 }
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::warn!(file = self.view.name(), %error, "cannot read back to sum");
+                    tracing::warn!(file = self.view.name(), %error, "cannot read the stored bytes for the checksum");
                     return;
                 }
             }
@@ -80,7 +80,7 @@ impl ChecksumFollower {
         *lock(&self.sum) = Some(digest);
     }
 
-    /// The next bytes to sum; waits for them. `None` at the end.
+    /// The next bytes to read; waits for them. `None` at the end.
     fn next(&self) -> Option<(u64, u64)> {
         let mut state = lock(&self.state);
         loop {
@@ -95,7 +95,7 @@ impl ChecksumFollower {
         }
     }
 
-    /// The digest, if everything stored was gapless from 0 on and could be read.
+    /// The checksum, if everything stored was gapless from 0 on and could be read.
     pub(crate) fn digest(self) -> Option<String> {
         let state = lock(&self.state);
         let whole = state.stored.end() == state.summed;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_the_whole_whatever_the_order() {
+    fn ranges_in_any_order_give_the_checksum_of_the_whole() {
         let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 253) as u8).collect();
         let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Md5);
         digest.update(&bytes);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_or_a_short_store_gives_none() {
+    fn a_gap_or_a_short_store_gives_no_checksum() {
         assert_eq!(follow(b"abcdef", &[(0, 2), (4, 6)]), None);
         assert_eq!(follow(b"abc", &[(0, 6)]), None);
         assert!(follow(b"", &[]).is_some());

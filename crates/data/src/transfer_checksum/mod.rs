@@ -1,11 +1,11 @@
-//! The checksum of a transfer, made while its bytes pass in whatever order they come.
+//! The checksum of a transfer, computed while its bytes pass in any order.
 //!
-//! Three ways, by what the algorithm and the store allow:
-//! - sums that join (Adler-32, CRCs) cost little: they are made where the bytes pass, per run, and
-//!   joined in offset order;
+//! Three ways, depending on the algorithm and the store:
+//! - checksums that combine (Adler-32, CRCs) are cheap: each stream computes them per run of bytes,
+//!   and they are combined in offset order;
 //! - others need the bytes in order and cost more than moving them: a follower reads the store's
 //!   gapless beginning back, in its own thread, while the streams go on;
-//! - without a store to read back, or for few bytes, they are made where the bytes pass, in order.
+//! - without a store to read back, or for few bytes, they are computed as the bytes pass, in order.
 
 mod follower;
 
@@ -19,15 +19,15 @@ use crate::locks::{into_unlocked, lock};
 use crate::store::Source;
 use follower::ChecksumFollower;
 
-/// Below this many bytes in one stream another thread would cost more than it spares.
+/// Below this many bytes in one stream a follower thread costs more than it saves.
 pub(crate) const MIN_FOLLOWER_BYTES: u64 = 4 << 20;
 
-/// The sum of one transfer. Offsets are wire offsets.
+/// The checksum of one transfer. Offsets are wire offsets.
 #[derive(Debug)]
 pub(crate) enum TransferChecksum {
-    /// None wanted, or none possible.
+    /// None requested, or none possible.
     Off,
-    /// Sums that join.
+    /// Checksums that combine.
     Combined(Mutex<CombinedChecksum>),
     /// In order from 0.
     Sequential(Mutex<SequentialChecksum>),
@@ -50,8 +50,8 @@ impl TransferChecksum {
         }
     }
 
-    /// For bytes that can be read in a store, those of wire offset 0 at `origin`, once they have
-    /// passed; without such a view as [`TransferChecksum::one_stream`].
+    /// For bytes that can be read back from a store once they have passed. `origin` is the store
+    /// offset of wire offset 0. Without `view`, as [`TransferChecksum::one_stream`].
     pub(crate) fn read_back(
         algorithm: Option<ChecksumAlgorithm>,
         view: Option<Arc<dyn Source>>,
@@ -65,12 +65,12 @@ impl TransferChecksum {
         }
     }
 
-    /// Whether the passing bytes must be seen in memory.
+    /// Whether the bytes must pass through memory.
     pub(crate) fn needs_bytes(&self) -> bool {
         matches!(self, Self::Combined(_) | Self::Sequential(_))
     }
 
-    /// One stream's access.
+    /// The access of one stream.
     pub(crate) fn stream_checksum(&self) -> StreamChecksum<'_> {
         StreamChecksum {
             sum: self,
@@ -78,8 +78,8 @@ impl TransferChecksum {
         }
     }
 
-    /// Runs `work` with the follower, if there is one, beside it in a thread of its own. The
-    /// follower ends after `work` has, or early when `go_on` says no.
+    /// Runs `work`, and the follower, if there is one, in a thread of its own. The follower ends
+    /// after `work`, or early when `go_on` returns false.
     pub(crate) fn run_with_follower<T>(
         &self,
         go_on: impl Fn() -> bool + Send,
@@ -90,14 +90,14 @@ impl TransferChecksum {
         };
         std::thread::scope(|scope| {
             scope.spawn(move || follow.run(go_on));
-            // The follower must hear of the end also when the work panics.
+            // The follower must stop also when the work panics.
             let _end = FollowerStopGuard(follow);
             work()
         })
     }
 
-    /// The result once all taps are dropped and the follower has ended; `None` if bytes were
-    /// missing, came twice or (where order matters) out of order.
+    /// The result, once all streams have dropped their access and the follower has ended. `None` if
+    /// bytes were missing, came twice or (if the order matters) out of order.
     pub(crate) fn finish(self) -> Option<String> {
         match self {
             Self::Off => None,
@@ -111,7 +111,7 @@ impl TransferChecksum {
     }
 }
 
-/// Tells the follower that nothing more comes, by being dropped.
+/// Tells the follower, when dropped, that nothing more comes.
 struct FollowerStopGuard<'f>(&'f ChecksumFollower);
 
 impl Drop for FollowerStopGuard<'_> {
@@ -124,12 +124,12 @@ impl Drop for FollowerStopGuard<'_> {
 #[derive(Debug)]
 pub(crate) struct StreamChecksum<'s> {
     sum: &'s TransferChecksum,
-    /// A run of bytes that this stream still extends: where it starts, and its sum.
+    /// The run of bytes that this stream still extends: its start and its checksum.
     run: Option<(u64, PartialHasher)>,
 }
 
 impl StreamChecksum<'_> {
-    /// These bytes pass at `offset`.
+    /// Adds bytes that pass at `offset`.
     pub(crate) fn add(&mut self, offset: u64, bytes: &[u8]) {
         match self.sum {
             TransferChecksum::Off | TransferChecksum::Follower(_) => {}
@@ -144,7 +144,7 @@ impl StreamChecksum<'_> {
         }
     }
 
-    /// `start..end` can be read back from the store now.
+    /// Reports that `start..end` can be read back from the store.
     pub(crate) fn stored(&mut self, start: u64, end: u64) {
         if let TransferChecksum::Follower(follow) = self.sum {
             follow.stored(start, end);
@@ -166,7 +166,7 @@ impl Drop for StreamChecksum<'_> {
     }
 }
 
-/// In-order sum; `next` is `None` once the order was broken.
+/// A checksum in order. `next` is `None` once the order was broken.
 #[derive(Debug)]
 pub(crate) struct SequentialChecksum {
     digest: ChecksumHasher,
@@ -184,7 +184,7 @@ impl SequentialChecksum {
     }
 }
 
-/// Sums of disjoint runs by offset, neighbours joined.
+/// Checksums of disjoint runs by offset; neighbours are combined.
 #[derive(Debug)]
 pub(crate) struct CombinedChecksum {
     empty: PartialChecksum,
@@ -211,6 +211,7 @@ impl CombinedChecksum {
         let above = self.runs.range(start..).next().map(|(at, run)| (*at, *run));
         self.overlap |= below.is_some_and(|(at, run)| at + run.len > start)
             || above.is_some_and(|(at, _)| at < end);
+        // The checksum is already void, so memory for runs is no longer needed.
         if self.overlap {
             return;
         }
@@ -248,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_in_any_order_over_any_taps_give_the_whole(
+        fn parts_in_any_order_over_several_streams_give_the_checksum_of_the_whole(
             bytes in proptest::collection::vec(any::<u8>(), 1..5000),
             size in 1usize..700,
             order in any::<u64>(),
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_voids_the_sum() {
+    fn an_overlap_voids_the_checksum() {
         for second in [0, 4, 9] {
             let sum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Adler32));
             sum.stream_checksum().add(0, &[1; 10]);
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_skipped_by_sums_that_join_and_void_others() {
+    fn gaps_are_skipped_by_checksums_that_combine_and_void_others() {
         let bytes = b"abcdef";
         for (algorithm, expected) in [
             (
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_passed_is_the_sum_of_nothing() {
+    fn no_bytes_give_the_checksum_of_nothing() {
         for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
             let sum = TransferChecksum::one_stream(Some(algorithm));
             assert_eq!(sum.finish(), Some(reference(algorithm, b"")));

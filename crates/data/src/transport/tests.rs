@@ -1,5 +1,5 @@
-//! Connections with a layer that changes nothing of their bytes, but has a handshake, and is not the
-//! kernel's to pass by.
+//! Connections with a layer that leaves the bytes unchanged, but has a handshake, and that the
+//! kernel must not bypass.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -58,7 +58,7 @@ fn until(happens: impl Fn() -> bool) {
     }
 }
 
-/// A connection that carries `text` as a block, and the ends that `last` brings.
+/// Connects and sends `text` as a block, and the end marks `last`.
 fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[BlockHeader]) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
     let mut bytes = BlockHeader::data(offset, text.len() as u64)
@@ -71,7 +71,7 @@ fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[BlockHeader]) -> Tcp
 }
 
 #[test]
-fn others_are_taken_while_a_handshake_goes_on() {
+fn a_slow_handshake_does_not_delay_other_connections() {
     let (mut channel, at) = listening();
     let gate = Arc::new(HandshakeGate::default());
     let settings = layered(TransferMode::Extended, &gate);
@@ -85,7 +85,7 @@ fn others_are_taken_while_a_handshake_goes_on() {
         let _slow = sender(at, 0, b"slow", &[eod]);
         until(|| gate.came() == 1);
         let _other = sender(at, 4, b", quick", &[BlockHeader::eof(2, false), eod]);
-        // All of it is taken, and nothing of the first.
+        // All of its bytes are stored, and none of the first connection's.
         until(|| control.bytes() == 7);
         assert_eq!(gate.came(), 2);
         gate.open();
@@ -95,7 +95,7 @@ fn others_are_taken_while_a_handshake_goes_on() {
 }
 
 #[test]
-fn the_kernel_moves_no_bytes_that_belong_through_a_layer() {
+fn the_kernel_never_bypasses_a_layer() {
     let dir = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
     let from = dir.path().join("from");

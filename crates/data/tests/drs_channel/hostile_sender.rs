@@ -9,8 +9,8 @@ use crate::ends::{DrsTestPeer, EndUnderTest, connecting, greeting, listening, pa
 
 const LEN: usize = 512 << 10;
 
-/// A receiver that has announced its first size on the channel, the rest of its bytes, and what it
-/// said.
+/// A receiver that has announced its first size on the channel, its peer, and the bytes of the
+/// transfer.
 struct AnnouncedReceiver {
     running: EndUnderTest,
     peer: DrsTestPeer,
@@ -23,7 +23,7 @@ impl AnnouncedReceiver {
     fn new(receiver_listens: bool) -> Self {
         let sink = MemorySink::new(64 << 20, "sink");
         let bytes = pattern(LEN);
-        // A data connection counts from its first byte on, and with it the channel's peer.
+        // The peer's host is known from the first byte of its data connection on.
         let begin = |drs: &_| {
             let mut running = EndUnderTest::receiver(sink.clone(), drs);
             running.data.write_all(&bytes[..LEN / 2]).unwrap();
@@ -51,7 +51,7 @@ impl AnnouncedReceiver {
         begun
     }
 
-    /// The transfer ends as if nothing had been.
+    /// The transfer completes as if nothing had happened.
     fn finish(self) {
         let largest = 2 * BufferBounds::default().largest;
         for sample in self.running.control.sample_streams() {
@@ -63,7 +63,7 @@ impl AnnouncedReceiver {
 }
 
 #[test]
-fn an_honest_echo_keeps_the_dialogue_going() {
+fn a_correct_echo_is_answered_by_the_next_size() {
     for receiver_listens in [true, false] {
         let mut begun = AnnouncedReceiver::new(receiver_listens);
         let mut words = begun.announced.split_whitespace();
@@ -82,10 +82,10 @@ fn an_honest_echo_keeps_the_dialogue_going() {
 }
 
 #[test]
-fn forged_echoes_lose_the_channel_only() {
+fn forged_echoes_close_only_the_channel() {
     for receiver_listens in [true, false] {
         for forged in [
-            // Of the future, of the past, and more than were asked for.
+            // From the future, from the past, and more than were requested.
             "SBUF 4000000000.000000 65536\r\n".to_owned(),
             "SBUF 18446744073709551615.9 99999999999999999999\r\n".into(),
             "SBUF 0.000000 65536\r\n".repeat(5000),
@@ -101,14 +101,14 @@ fn forged_echoes_lose_the_channel_only() {
 }
 
 #[test]
-fn a_sender_that_never_echoes_costs_nothing() {
+fn a_sender_that_never_echoes_does_not_affect_the_transfer() {
     for receiver_listens in [true, false] {
         AnnouncedReceiver::new(receiver_listens).finish();
     }
 }
 
 #[test]
-fn a_channel_that_is_cut_in_mid_transfer_is_missed_by_nobody() {
+fn a_channel_lost_during_the_transfer_does_not_affect_it() {
     for receiver_listens in [true, false] {
         let mut begun = AnnouncedReceiver::new(receiver_listens);
         let said = begun.announced.clone();

@@ -1,4 +1,4 @@
-//! A listener between the two ends of a DRS channel, which passes on what they say and keeps it.
+//! A relay between the two ends of a DRS channel, which records the messages.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,25 +8,25 @@ use data::drs::DrsEndpoint;
 
 use crate::ends::HERE;
 
-/// Words said on one connection.
+/// Messages of one connection.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RelayedDialogue {
-    /// By the end that connected.
+    /// From the connecting end.
     pub(crate) there: String,
-    /// By the end that listens.
+    /// From the listening end.
     pub(crate) back: String,
 }
 
-/// Stands between a listening endpoint and the connecting one that it makes.
+/// Stands between a listening endpoint and a connecting one that it makes.
 pub(crate) struct DrsRelay {
-    /// Connects to the tap and takes it for the other end.
+    /// Connects to the relay as if it were the other end.
     pub(crate) endpoint: Arc<DrsEndpoint>,
     dialogues: Arc<Mutex<Vec<RelayedDialogue>>>,
     cut: Option<usize>,
 }
 
 impl DrsRelay {
-    /// `cut`: hangs up on both when the listening end has said so many lines.
+    /// `cut`: closes both connections after this many lines from the listening end.
     pub(crate) fn new(to: &DrsEndpoint, cut: Option<usize>) -> Self {
         let listener = TcpListener::bind((HERE, 0)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -38,7 +38,7 @@ impl DrsRelay {
             cut,
         };
         let to = to.address().socket;
-        // Ends with the test's process.
+        // Ends with the test process.
         std::thread::spawn(move || {
             for connection in listener.incoming() {
                 relay(connection.unwrap(), to, cut, &dialogues);
@@ -47,12 +47,12 @@ impl DrsRelay {
         tap
     }
 
-    /// Words said so far, a connection each.
+    /// The recorded messages, one entry per connection.
     pub(crate) fn dialogues(&self) -> Vec<RelayedDialogue> {
         self.dialogues.lock().unwrap().clone()
     }
 
-    /// Whether it has hung up on a dialogue.
+    /// Whether it has closed a dialogue.
     pub(crate) fn was_cut(&self) -> bool {
         let dialogues = self.dialogues();
         dialogues.iter().any(|one| is_cut(one, self.cut))

@@ -22,7 +22,7 @@ use crate::relay::{DrsRelay, RelayedDialogue};
 
 const LEN: usize = 1 << 20;
 
-/// A source that keeps its second half back until something has happened.
+/// A source that holds its second half back until a condition is true.
 struct HeldSource<F> {
     bytes: MemorySource,
     until: F,
@@ -55,7 +55,7 @@ impl<F: Fn() -> bool + Send + Sync> Source for HeldSource<F> {
 
 type DrsEnd<'a> = Option<&'a Arc<DrsEndpoint>>;
 
-/// Moves bytes, the second half of them when `until` holds; they must arrive.
+/// Moves bytes, the second half of them once `until` is true. All must arrive.
 fn transfer(
     (mode, streams): (TransferMode, usize),
     sender: DrsEnd<'_>,
@@ -95,7 +95,7 @@ const KINDS: [(TransferMode, usize); 3] = [
     (TransferMode::Extended, 4),
 ];
 
-/// Whether both ends have said so many lines, on the newest connection of so many.
+/// Whether both ends have sent so many lines on the newest of so many connections.
 fn said(tap: &DrsRelay, connections: usize, lines: usize) -> bool {
     let dialogues = tap.dialogues();
     let Some(RelayedDialogue { there, back }) = dialogues.get(connections - 1) else {
@@ -106,7 +106,7 @@ fn said(tap: &DrsRelay, connections: usize, lines: usize) -> bool {
         .all(|text| text.matches('\n').count() >= lines)
 }
 
-/// Every echo is a message, in order.
+/// Checks that the echoes are the messages, in order.
 fn check_echoes(messages: &str, echoes: &str) {
     assert!(messages.starts_with(echoes), "{messages}\n{echoes}");
     assert!(echoes.lines().count() >= 2, "{echoes}");
@@ -116,7 +116,7 @@ fn check_echoes(messages: &str, echoes: &str) {
 }
 
 #[test]
-fn the_dialogue_is_the_papers_whoever_listens() {
+fn the_dialogue_follows_the_paper_whichever_end_listens() {
     for kind in KINDS {
         let drs = listening();
         let tap = Arc::new(DrsRelay::new(&drs, None));
@@ -131,7 +131,7 @@ fn the_dialogue_is_the_papers_whoever_listens() {
         };
         check_echoes(back, there.strip_prefix(&hello).unwrap());
 
-        // The same session's next transfer goes the other way.
+        // The next transfer of the session has the opposite direction.
         let watched = Arc::clone(&tap);
         transfer(kind, Some(&drs), Some(&tap.endpoint), move || {
             said(&watched, 2, 3)
@@ -144,7 +144,7 @@ fn the_dialogue_is_the_papers_whoever_listens() {
 }
 
 #[test]
-fn a_channel_cut_in_mid_transfer_is_missed_by_nobody() {
+fn a_channel_lost_during_a_transfer_does_not_affect_either_end() {
     for kind in KINDS {
         for receiver_listens in [true, false] {
             let drs = listening();
@@ -163,19 +163,19 @@ fn a_channel_cut_in_mid_transfer_is_missed_by_nobody() {
     }
 }
 
-/// So long that an end has tried to reach the other.
+/// A condition that is true after an end has tried to reach the other.
 fn a_while() -> impl Fn() -> bool + Send + Sync {
     let begin = Instant::now();
     move || begin.elapsed() > Duration::from_millis(100)
 }
 
 #[test]
-fn an_end_whose_other_end_never_comes_goes_on_alone() {
+fn an_end_without_a_peer_on_the_channel_continues_alone() {
     let [stream, _, extended] = KINDS;
     let drs = listening();
     transfer(stream, None, Some(&drs), a_while());
     transfer(extended, Some(&drs), None, a_while());
-    // Somebody who never takes the connection, then nobody.
+    // A listener that never accepts the connection, then none at all.
     let (endpoint, listener) = connecting();
     transfer(stream, None, Some(&endpoint), a_while());
     drop(listener);
@@ -184,7 +184,7 @@ fn an_end_whose_other_end_never_comes_goes_on_alone() {
 }
 
 #[test]
-fn a_host_without_data_connections_is_not_connected_to() {
+fn no_connection_is_made_to_a_host_without_data_connections() {
     let elsewhere = TcpListener::bind((ELSEWHERE, 0)).unwrap();
     elsewhere.set_nonblocking(true).unwrap();
     let at = elsewhere.local_addr().unwrap();

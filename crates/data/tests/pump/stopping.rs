@@ -1,4 +1,4 @@
-//! Cancelling, stalls and the rate limit.
+//! Cancellation, stalls and the rate limit.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -41,7 +41,7 @@ fn receive(
     data::recv::run(channel, &target, &ANY, settings, control)
 }
 
-/// No time-out of its own ends a transfer: only the cancel does.
+/// No timeout ends the transfer: only the cancel does.
 fn patient(mode: TransferMode) -> TransferSettings {
     let hour = Duration::from_secs(3600);
     let mut settings = TransferSettings {
@@ -57,12 +57,12 @@ fn until_asleep(thread: rustix::thread::Pid) {
     let stat = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     until("the thread sleeps", || {
         let stat = std::fs::read_to_string(&stat).unwrap();
-        // After the name in parentheses, which may have spaces: proc_pid_stat(5).
+        // After the name in parentheses, which may contain spaces: proc_pid_stat(5).
         stat.rsplit_once(')').unwrap().1.starts_with(" S")
     });
 }
 
-/// Cancels a transfer once it has `begun` and waits for something; it must end.
+/// Cancels a transfer once it has `begun` and waits for something. The transfer must end.
 fn check_cancel(
     begun: impl Fn(&TransferControl) -> bool,
     transfer: impl FnOnce(&Arc<TransferControl>) -> PumpResult + Send,
@@ -86,7 +86,7 @@ fn check_cancel(
 }
 
 #[test]
-fn cancel_wakes_a_wait_for_a_peer() {
+fn cancel_ends_a_wait_for_a_peer() {
     bounded(|| {
         for mode in BOTH {
             check_cancel(
@@ -102,7 +102,7 @@ fn cancel_wakes_a_wait_for_a_peer() {
 }
 
 #[test]
-fn cancel_wakes_a_wait_for_data() {
+fn cancel_ends_a_wait_for_data() {
     bounded(|| {
         for (mode, bytes) in [
             (TransferMode::Stream, b"some".to_vec()),
@@ -120,7 +120,7 @@ fn cancel_wakes_a_wait_for_data() {
 }
 
 #[test]
-fn cancel_wakes_a_sender_whose_peer_does_not_read() {
+fn cancel_stops_a_sender_whose_peer_does_not_read() {
     bounded(|| {
         for (mode, streams) in [
             (TransferMode::Stream, 1),
@@ -142,7 +142,7 @@ fn cancel_wakes_a_sender_whose_peer_does_not_read() {
 }
 
 #[test]
-fn cancel_wakes_a_pause_of_the_rate_limit() {
+fn cancel_ends_a_pause_of_the_rate_limit() {
     bounded(|| {
         let (mut receiver, address) = listen(AllowedPeers::Any);
         let mut channel = SessionDataChannel::connect_to(vec![address], None);
@@ -156,14 +156,14 @@ fn cancel_wakes_a_pause_of_the_rate_limit() {
                     &Arc::default(),
                 )
             });
-            // The receiver is left alone only if the sender came to it.
+            // The sender must have reached the receiver, or that would wait for ever.
             check_cancel(
                 |c| c.streams() == 1 && c.bytes() > 0,
                 |c| send_much(&mut channel, &slow, c),
             );
             receiving.join().unwrap()
         });
-        // An aborted MODE S sender must not look like one that has finished.
+        // An aborted MODE S sender must not look like a complete one.
         assert!(
             matches!(received, Err(DataError::Wire { .. })),
             "{received:?}"
@@ -172,7 +172,7 @@ fn cancel_wakes_a_pause_of_the_rate_limit() {
 }
 
 #[test]
-fn a_cancelled_control_stops_before_the_start() {
+fn a_cancelled_control_prevents_the_start() {
     let control = Arc::new(TransferControl::new());
     control.cancel();
     let outcome = receive(
@@ -184,7 +184,7 @@ fn a_cancelled_control_stops_before_the_start() {
 }
 
 #[test]
-fn silence_is_a_stall() {
+fn a_silent_peer_is_a_stall() {
     for mode in BOTH {
         let mut settings = settings(mode);
         settings.options.stall = Duration::from_millis(200);
@@ -211,7 +211,7 @@ fn silence_is_a_stall() {
 }
 
 #[test]
-fn nobody_comes() {
+fn a_transfer_without_a_connection_ends_with_no_peer() {
     for mode in BOTH {
         let mut settings = settings(mode);
         settings.connect_timeout = Duration::from_millis(50);
@@ -226,8 +226,8 @@ fn nobody_comes() {
 /// Longer than a busy machine keeps a thread from running.
 const STALL: Duration = Duration::from_secs(1);
 
-/// A disk that takes far longer than the stall time over the first block, while another stream, whose
-/// block is stored, waits for its end mark.
+/// A disk that takes far longer than the stall time for the first block, while another stream,
+/// whose block is stored, waits for its end mark.
 #[derive(Debug)]
 struct SlowSink {
     other_is_stored: AtomicBool,
@@ -258,9 +258,9 @@ impl Sink for SlowSink {
 }
 
 #[test]
-fn a_slow_disk_is_no_stall_for_any_stream() {
+fn a_slow_disk_is_not_a_stall() {
     let (mut channel, address) = listen(AllowedPeers::Any);
-    // All but the end mark is there before the clock runs: the disk is all that takes time.
+    // Everything but the end mark is there before the clock runs: only the disk takes time.
     let first = [block(DATA, 0, b"abc"), block(EOF | EOD, 2, b"")].concat();
     let _first = connect(address, &first);
     let target: Arc<dyn Sink> = Arc::new(SlowSink {
@@ -274,9 +274,9 @@ fn a_slow_disk_is_no_stall_for_any_stream() {
 }
 
 #[test]
-fn a_pause_of_the_rate_limit_is_no_stall() {
-    // The smallest step, 1024 bytes, takes half a second. What is sent fits into the buffers of
-    // the sockets, so that the pauses are the only waits.
+fn a_pause_of_the_rate_limit_is_not_a_stall() {
+    // The smallest step, 1024 bytes, takes half a second. The data fits into the socket buffers, so
+    // the pauses are the only waits.
     let bytes = pattern(1500);
     let limited = || {
         let mut settings = settings(TransferMode::Stream);
@@ -315,14 +315,14 @@ fn the_rate_limit_holds_at_either_end() {
         let begin = Instant::now();
         transfer.succeed();
         let took = begin.elapsed();
-        // Half a second, less a burst of a tenth; a busy machine may take any time longer.
+        // Half a second, less a burst of a tenth. A busy machine may take any time longer.
         assert!(took > Duration::from_millis(350), "{took:?}");
         assert_eq!(stored.bytes(), bytes);
     }
 }
 
 #[test]
-fn a_receiver_that_leaves_is_an_error_for_the_sender() {
+fn a_receiver_that_closes_early_is_a_wire_error_at_the_sender() {
     for mode in BOTH {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut channel =

@@ -1,5 +1,5 @@
-//! The threads of a MODE E sender: one a lane, and the caller's, which opens further lanes when they
-//! are asked for.
+//! The threads of a MODE E sender: one per stream, and the caller's, which opens further streams on
+//! demand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,21 +19,22 @@ use crate::stream::DataStream;
 use crate::stream_io::StreamIo;
 use crate::stream_set::{ActiveStream, PendingStream, StreamSet};
 
-/// Equipment of a transfer's lanes.
+/// Runs the streams of one transfer.
 pub(super) struct SenderThreads<'c> {
     channel: &'c SessionDataChannel,
     task: &'c SendTask<'c>,
-    /// Rung when everything was handed out: a connection that is not there yet is not needed.
+    /// Set when everything was handed out: a connection that is not established yet is no longer
+    /// needed.
     over: WakeEvent,
 }
 
-/// A lane that is ready to begin, by its connection.
+/// A stream that is ready to start, by the state of its connection.
 pub(super) enum StreamStart<'c> {
-    /// Is there.
+    /// Established.
     Connected(ActiveStream<'c>, Arc<DataStream>),
-    /// Is being opened.
+    /// Being established.
     Connecting(PendingStream<'c>, ConnectAttempt),
-    /// Is to be opened.
+    /// To be opened.
     ToOpen(PendingStream<'c>, SocketAddr, StreamPermit),
 }
 
@@ -50,8 +51,8 @@ impl<'c> SenderThreads<'c> {
         })
     }
 
-    /// Runs `first` and whatever lanes are asked for later, until all have ended. One lane that stays
-    /// alone needs no thread of its own.
+    /// Runs `first` and the streams that are added later, until all have ended. A single stream
+    /// whose number cannot change runs in the caller's thread.
     pub(super) fn run(&self, mut first: Vec<StreamStart<'c>>) -> Result<(), DataError> {
         let alone = first.len() <= 1 && self.lanes().wanted() <= 1 && !self.task.adapts();
         if alone {
@@ -79,7 +80,7 @@ impl<'c> SenderThreads<'c> {
         self.task.transfer.stream_set()
     }
 
-    /// One lane, from its connection to its end mark.
+    /// Runs one stream from its connection to its end-of-data mark.
     fn run_stream(&self, lane: StreamStart<'c>) -> Result<(), DataError> {
         let (seat, stream) = match lane {
             StreamStart::Connected(seat, stream) => (seat, stream),
@@ -102,8 +103,8 @@ impl<'c> SenderThreads<'c> {
         self.send(seat, StreamIo::new(self.task.transfer, stream))
     }
 
-    /// Waits for a connection; `None` if it is not needed any more, or refused. A lane that cannot
-    /// join is not the transfer's failure.
+    /// Waits for a connection; `None` if it is no longer needed, or failed. A stream that cannot
+    /// join does not fail the transfer.
     fn wait_for_connection(
         &self,
         ticket: PendingStream<'c>,
@@ -120,21 +121,23 @@ impl<'c> SenderThreads<'c> {
             Ok(None) => Ok(None),
             Err(DataError::Aborted) => Err(DataError::Aborted),
             Err(error) => {
-                tracing::warn!(%error, "data connection not made");
+                tracing::warn!(%error, "data connection failed");
                 self.refuse(ticket);
                 Ok(None)
             }
         }
     }
 
-    /// No connection for this ticket; whoever asked for it hears that.
+    /// Records that no connection was made, and wakes the tuner.
     fn refuse(&self, ticket: PendingStream<'c>) {
         ticket.fail();
         self.task.transfer.control().notices().wake();
     }
 
-    /// Sends blocks for as long as there are some and the lane is wanted, and ends the lane.
+    /// Sends blocks while there are some and the stream is wanted, and ends the stream.
     fn send(&self, mut seat: ActiveStream<'c>, wire: StreamIo<'c>) -> Result<(), DataError> {
+        // A surplus stream leaves between two blocks. If it has become the last at its target, it
+        // goes on.
         let mut outlet = StreamSender::new(wire, self.task)?;
         while !outlet.send_supply(true, seat.leave_flag())? {
             if seat.try_retire() {
@@ -147,6 +150,7 @@ impl<'c> SenderThreads<'c> {
         if let Some(streams) = self.lanes().stop_opening() {
             self.task.transfer.note_streams(streams);
         }
+        // Connections that other streams wait for are no longer needed.
         self.over.wake();
         let close = self.task.settings.close_after;
         let end = match seat.finish() {
@@ -161,7 +165,7 @@ impl<'c> SenderThreads<'c> {
     }
 }
 
-/// The threads of a crew.
+/// The running threads.
 struct RunningSenders<'scope, 'env, 'c> {
     crew: &'scope SenderThreads<'c>,
     scope: &'scope Scope<'scope, 'env>,
@@ -185,7 +189,7 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
         Ok(())
     }
 
-    /// Opens lanes as they are asked for, until the last has ended.
+    /// Opens streams on demand until the last has ended.
     fn open_on_demand(&mut self) {
         let lanes = self.crew.lanes();
         while let Some(tickets) = lanes.wait_for_openings() {
@@ -211,13 +215,13 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
             return crew.refuse(ticket);
         };
         if let Err(error) = self.start(StreamStart::ToOpen(ticket, to, permit)) {
-            tracing::warn!(%error, "stream not added");
+            tracing::warn!(%error, "cannot start a stream thread");
             crew.lanes().accept_current_count();
             crew.task.transfer.control().notices().wake();
         }
     }
 
-    /// Lets go of threads that have ended; their stacks would stay otherwise.
+    /// Joins threads that have ended. Their stacks would stay allocated otherwise.
     fn reap(&mut self) {
         let running = std::mem::take(&mut self.running);
         let (ended, running) = running.into_iter().partition(ScopedJoinHandle::is_finished);
@@ -228,7 +232,7 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
 
     fn await_all(&mut self) {
         for thread in self.running.drain(..) {
-            // One that panicked has said so; its transfer is not whole.
+            // The panic message is already printed; the transfer is not complete.
             if thread.join().is_err() {
                 self.crew.task.transfer.fail(DataError::Aborted);
             }

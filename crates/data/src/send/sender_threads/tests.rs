@@ -1,4 +1,4 @@
-//! Lanes that come and go, asked for by hand.
+//! Streams that join and leave on request of the test.
 
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -51,7 +51,7 @@ fn to(address: SocketAddr) -> SessionDataChannel {
     SessionDataChannel::connect_to(vec![address], None)
 }
 
-/// A slow sender, whose lanes may come and go.
+/// Settings of a slow sender whose streams may join and leave.
 fn slow(streams: usize) -> TransferSettings {
     TransferSettings {
         options: TransferOptions {
@@ -70,7 +70,7 @@ fn slow(streams: usize) -> TransferSettings {
     }
 }
 
-/// Sends `bytes` while `meddle` has its way with the transfer.
+/// Sends `bytes` while `meddle` acts on the transfer.
 fn send(
     channel: &mut SessionDataChannel,
     bytes: &[u8],
@@ -98,7 +98,7 @@ fn send(
     transfer.finish(result)
 }
 
-/// Receives whatever comes at a channel.
+/// Receives everything that arrives at a channel.
 fn receive(
     channel: &mut SessionDataChannel,
     sink: &MemorySink,
@@ -118,7 +118,7 @@ fn sink() -> MemorySink {
     MemorySink::new(64 << 20, "sink")
 }
 
-/// Sends and receives; both must succeed, with the same bytes and sums.
+/// Sends and receives. Both ends must succeed with the same bytes and checksums.
 fn pass(
     [sender, receiver]: [&mut SessionDataChannel; 2],
     bytes: &[u8],
@@ -138,7 +138,7 @@ fn pass(
 }
 
 fn until(happens: impl Fn() -> bool) {
-    // Longer than anything here takes, on however busy a machine.
+    // Longer than anything here takes on a busy machine.
     let patience = Instant::now() + Duration::from_secs(60);
     while !happens() {
         assert!(Instant::now() < patience, "it never happens");
@@ -146,14 +146,14 @@ fn until(happens: impl Fn() -> bool) {
     }
 }
 
-/// Asks for so many lanes and waits until there are.
+/// Sets the wanted number of streams and waits until they exist.
 fn have(transfer: &ActiveTransfer, lanes: usize) {
     transfer.stream_set().set_wanted(lanes);
     until(|| transfer.control().streams() == lanes as u64);
 }
 
 #[test]
-fn lanes_join_while_data_moves() {
+fn streams_join_while_data_moves() {
     let (mut receiver, address) = listen();
     let channels = [&mut to(address), &mut receiver];
     let (sent, received) = pass(channels, &pattern(SOME), &slow(1), |t| have(t, 4));
@@ -165,7 +165,7 @@ fn lanes_join_while_data_moves() {
 }
 
 #[test]
-fn lanes_leave_and_join_again() {
+fn streams_leave_and_join_again() {
     let (mut receiver, address) = listen();
     let mut sender = to(address);
     let channels = [&mut sender, &mut receiver];
@@ -174,20 +174,20 @@ fn lanes_leave_and_join_again() {
             have(t, lanes);
         }
     });
-    // 3, and 3 more.
+    // 3 at first, and 3 more later.
     assert_eq!((sent.evidence.streams, received.evidence.streams), (6, 6));
     assert_eq!(
         (sent.evidence.peak_streams, sent.evidence.final_streams),
         (4, 2)
     );
-    // Those that left are not used again.
+    // Streams that left are not reused.
     let channels = [&mut sender, &mut receiver];
     let (sent, _) = pass(channels, &pattern(SOME), &slow(2), |_| {});
     assert_eq!(sent.evidence.streams, 2);
 }
 
 #[test]
-fn a_transfer_of_fixed_streams_has_them_whatever_was_kept() {
+fn a_fixed_number_of_streams_holds_whatever_was_cached() {
     let (mut receiver, address) = listen();
     let mut sender = to(address);
     for streams in [3, 1, 4, 2] {
@@ -201,7 +201,7 @@ fn a_transfer_of_fixed_streams_has_them_whatever_was_kept() {
 }
 
 #[test]
-fn a_transfer_that_adapts_goes_on_with_what_was_kept() {
+fn an_adapting_transfer_continues_with_the_cached_streams() {
     let (mut receiver, address) = listen();
     let mut sender = to(address);
     for streams in [3, 1] {
@@ -212,7 +212,7 @@ fn a_transfer_that_adapts_goes_on_with_what_was_kept() {
 }
 
 #[test]
-fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
+fn the_unsent_limit_is_low_near_the_end_and_restored_on_reuse() {
     let (mut receiver, address) = listen();
     let mut sender = to(address);
     for (streams, unsent) in [(2, 128 << 10), (1, 1 << 20)] {
@@ -221,7 +221,7 @@ fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
         settings.options.block = 1 << 20;
         let channels = [&mut sender, &mut receiver];
         pass(channels, &pattern(SOME), &settings, |t| {
-            // Every lane has had its turn by then.
+            // Every stream has had its turn by then.
             until(|| t.moved() > SOME as u64 / 3);
             let lane = t.stream_set().streams().remove(0);
             until(|| lane.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
@@ -230,7 +230,7 @@ fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
 }
 
 #[test]
-fn new_lanes_are_spread_over_the_targets() {
+fn new_streams_are_spread_over_the_targets() {
     let (mut left, left_at) = listen();
     let (mut right, right_at) = listen();
     let mut sender = SessionDataChannel::connect_to(vec![left_at, right_at], None);
@@ -241,7 +241,7 @@ fn new_lanes_are_spread_over_the_targets() {
         let right = scope.spawn(|| receive(&mut right, &stored).unwrap());
         let sent = send(&mut sender, &bytes, &slow(1), |t| {
             have(t, 6);
-            // One lane stays at each.
+            // One stream stays at each target.
             t.stream_set().set_wanted(1);
             until(|| t.control().streams() == 2);
         });
@@ -253,7 +253,7 @@ fn new_lanes_are_spread_over_the_targets() {
 }
 
 #[test]
-fn an_exhausted_budget_refuses_and_the_transfer_goes_on() {
+fn an_exhausted_budget_refuses_streams_and_the_transfer_continues() {
     let (mut receiver, address) = listen();
     let mut sender = to(address);
     let budget = StreamBudget::new(2);
@@ -265,14 +265,14 @@ fn an_exhausted_budget_refuses_and_the_transfer_goes_on() {
         until(|| t.control().streams() == 2);
         until(|| t.stream_set().wanted() == 2);
     });
-    // Both are kept.
+    // Both are cached.
     assert_eq!((sent.evidence.streams, budget.used()), (2, 2));
     drop(sender);
     assert_eq!(budget.used(), 0);
 }
 
 #[test]
-fn a_sender_that_is_connected_to_cannot_add() {
+fn a_passive_sender_cannot_add_streams() {
     let (mut sender, address) = listen();
     let mut receiver = to(address);
     let channels = [&mut sender, &mut receiver];
@@ -283,7 +283,7 @@ fn a_sender_that_is_connected_to_cannot_add() {
     assert_eq!(sent.evidence.streams, 1);
 }
 
-/// Data that came over one connection.
+/// Blocks that arrived over one connection.
 #[derive(Debug, Default)]
 struct ReceivedBlocks {
     stored: RangeSet,
@@ -316,7 +316,7 @@ fn read(mut stream: TcpStream) -> ReceivedBlocks {
     came
 }
 
-/// A receiver that takes one connection, closes its listener, and says so.
+/// A receiver that accepts one connection, closes its listener, and reports that.
 fn one_only<'scope>(
     scope: &'scope Scope<'scope, '_>,
     listener: TcpListener,
@@ -331,7 +331,7 @@ fn one_only<'scope>(
 }
 
 #[test]
-fn a_refused_connection_counts_for_nothing() {
+fn a_refused_connection_is_not_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = to(listener.local_addr().unwrap());
     let bytes = pattern(SOME);
@@ -354,9 +354,9 @@ fn a_refused_connection_counts_for_nothing() {
 }
 
 #[test]
-fn the_start_does_not_wait_for_a_connection_that_takes_long() {
+fn the_start_does_not_wait_for_a_slow_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Only one fits; the SYN of the others is sent again after a second.
+    // Only one connection fits; the SYN of the others is retransmitted after a second.
     rustix::net::listen(&listener, 0).unwrap();
     let mut sender = to(listener.local_addr().unwrap());
     let mut settings = slow(3);
@@ -387,7 +387,7 @@ fn full(listener: &TcpListener) -> Vec<socket2::Socket> {
 }
 
 #[test]
-fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
+fn the_end_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = to(listener.local_addr().unwrap());
     let bytes = pattern(SOME);
@@ -411,7 +411,7 @@ fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
 }
 
 #[test]
-fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
+fn a_cancel_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = to(listener.local_addr().unwrap());
     std::thread::scope(|scope| {
@@ -432,7 +432,7 @@ fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
 }
 
 #[test]
-fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
+fn a_broken_stream_fails_the_transfer_and_adds_none() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = to(listener.local_addr().unwrap());
     std::thread::scope(|scope| {
@@ -442,7 +442,7 @@ fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
             let (second, _) = at_receiver.accept().unwrap();
             let went_on = scope.spawn(move || read(first));
             until(|| rustix::io::ioctl_fionread(&second).is_ok_and(|unread| unread > 0));
-            // Closed with bytes that nobody read: a reset.
+            // Closed with unread bytes: a reset.
             drop(second);
             assert_eq!(went_on.join().unwrap().eof, None);
         });
@@ -456,10 +456,10 @@ fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// However the number changes, in however quick succession, the receiver gets every byte once and
-    /// knows when it has all.
+    /// For any quick sequence of wanted numbers the receiver gets every byte once and detects the
+    /// end.
     #[test]
-    fn any_sequence_of_numbers_is_well(
+    fn any_sequence_of_stream_counts_delivers_every_byte_once(
         streams in 1_usize..4,
         aims in proptest::collection::vec((0_usize..9, 0_u64..4), 0..40),
         bytes in 70_000_usize..900_000,

@@ -1,19 +1,19 @@
-//! The names in a directory, a bounded number at a time.
+//! The names in a directory, read a bounded number at a time.
 
 use std::os::fd::AsFd;
 
 use rustix::fs::Dir;
 use rustix::io::Errno;
 
-/// Memory of a batch per name, beside the bytes of the name.
+/// Memory per name in a batch, in addition to the bytes of the name.
 const NAME_OVERHEAD: usize = 32;
 
-/// The names in a directory, without `.` and `..`. They come sorted if they fit into one batch; of
-/// a larger directory each batch is sorted, and a name that is changed meanwhile may come twice or
-/// not at all, as with `readdir`.
+/// The names in a directory, without `.` and `..`. They are sorted if they fit into one batch. In a
+/// larger directory each batch is sorted, and a name that changes meanwhile may be returned twice
+/// or not at all, as with readdir(3).
 #[derive(Debug)]
 pub(super) struct DirectoryNames {
-    /// `None` when all was read.
+    /// `None` when everything was read.
     dir: Option<Dir>,
     /// Memory of a batch, bytes.
     size: usize,
@@ -21,7 +21,7 @@ pub(super) struct DirectoryNames {
 }
 
 impl DirectoryNames {
-    /// In batches of at most `size` bytes of memory.
+    /// Reads a directory in batches of at most `size` bytes of memory.
     pub(super) fn read(dir: impl AsFd, size: usize) -> Result<Self, Errno> {
         let mut names = Self {
             dir: Some(Dir::read_from(dir)?),
@@ -32,7 +32,7 @@ impl DirectoryNames {
         Ok(names)
     }
 
-    /// The next batch. The descriptor is closed with the last one.
+    /// Reads the next batch. Closes the descriptor with the last one.
     fn fill(&mut self) -> Result<(), Errno> {
         let Some(dir) = &mut self.dir else {
             return Ok(());
@@ -70,7 +70,7 @@ impl Iterator for DirectoryNames {
     }
 }
 
-/// How many there are.
+/// The number of names.
 pub(super) fn count(dir: impl AsFd) -> Result<u64, Errno> {
     let mut count = 0;
     for item in Dir::read_from(dir)? {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_comes_once_whatever_the_size_of_a_batch() {
+    fn every_name_is_returned_once_for_any_batch_size() {
         let place = tempfile::tempdir().unwrap();
         for n in 0..500 {
             File::create(place.path().join(format!("{n:03}"))).unwrap();

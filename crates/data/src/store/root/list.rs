@@ -14,16 +14,16 @@ use super::entry::ProcessCredentials;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
 
-/// Memory for names of the listed directory, bytes: some 20 000 names come sorted.
+/// Memory for names of the listed directory, bytes: about 20 000 names are sorted.
 const BATCH: usize = 1 << 20;
 
-/// The same for each directory below, of a walk, and for each that is removed.
+/// The same for each directory below it in a walk, and for each directory that is removed.
 pub(super) const BATCH_BELOW: usize = BATCH / 4;
 
 impl Root {
-    /// May the directory be entered?
+    /// Checks that the directory may be entered.
     pub fn enter(&self, path: &VPath) -> Result<(), StoreError> {
-        // With the final `.` the kernel asks for search permission on the directory itself.
+        // For the final `.` the kernel checks search permission on the directory itself.
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
             .and_then(|dir| rustix::fs::openat(&dir, c".", OFlags::PATH, Mode::empty()))
@@ -31,10 +31,10 @@ impl Root {
             .map_err(|errno| StoreError::new("enter", path, errno))
     }
 
-    /// Calls `visit` for every entry of a directory, sorted by name (a large one in sorted runs, so that
-    /// memory is bounded), without `.` and `..`; or once, if `path` is something else (with a pattern:
-    /// ENOTDIR). Symbolic links are followed; those that lead nowhere are told themselves. Stops early
-    /// when `visit` breaks.
+    /// Calls `visit` for every entry of a directory except `.` and `..`, sorted by name (a large
+    /// directory in sorted batches, which bounds memory). If `path` is not a directory, calls it
+    /// once (with a pattern: ENOTDIR). Symbolic links are followed; those without a target are
+    /// reported themselves. Stops early when `visit` breaks.
     pub fn list(
         &self,
         path: &VPath,
@@ -68,7 +68,7 @@ impl Root {
         Ok(())
     }
 
-    /// How many entries a directory has, with `.` and `..` (the `X.count` fact).
+    /// Number of entries in a directory, including `.` and `..` (the `X.count` fact).
     pub fn count(&self, path: &VPath) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
@@ -76,10 +76,10 @@ impl Root {
             .map_err(|errno| StoreError::new("list", path, errno))
     }
 
-    /// Calls `visit` for the directory itself (as `.`) and everything below it, a directory
-    /// before its content, names relative to `path` (MLSR). Symbolic links to directories are
-    /// told but not entered, so there are no loops. A directory that may not be read is told
-    /// without its content. More than [`MAX_DEPTH`] levels: ENAMETOOLONG.
+    /// Calls `visit` for the directory itself (as `.`) and everything below it, a directory before
+    /// its content, with names relative to `path` (MLSR). Symbolic links to directories are
+    /// reported but not entered, so there are no loops. A directory that may not be read is
+    /// reported without its content. More than [`MAX_DEPTH`] levels: ENAMETOOLONG.
     pub fn walk(
         &self,
         path: &VPath,
@@ -106,11 +106,11 @@ impl Root {
         walk.run(visit).map_err(failed)
     }
 
-    /// The directory at `path`, open for reading; `None` if something else is there.
+    /// Opens the directory at `path` for reading; `None` if it is not a directory.
     fn directory(&self, path: &VPath) -> Result<Option<OwnedFd>, Errno> {
         let there = match self.locate(path) {
             Ok(there) => there,
-            // A link that leads nowhere is there itself; `stat` tells it from nothing at all.
+            // A link without a target exists itself; `stat` distinguishes it from a missing entry.
             Err(_) => return Ok(None),
         };
         let stat = rustix::fs::fstat(there)?;
@@ -122,7 +122,7 @@ impl Root {
     }
 }
 
-/// A walk in progress: the open directories from the top to here.
+/// A walk in progress: the open directories from the top to the present one.
 struct DirectoryWalk<'a> {
     root: &'a Root,
     viewer: ProcessCredentials,
@@ -132,7 +132,7 @@ struct DirectoryWalk<'a> {
 struct WalkLevel {
     dir: OwnedFd,
     path: VPath,
-    /// `""`, `deep/`, `deep/er/`
+    /// For example `""`, `deep/`, `deep/er/`.
     prefix: Vec<u8>,
     names: DirectoryNames,
 }
@@ -193,7 +193,7 @@ impl DirectoryWalk<'_> {
             .and_then(|dir| WalkLevel::new(dir, path, prefix, BATCH_BELOW));
         match opened {
             Ok(level) => self.levels.push(level),
-            // Not readable, or gone or replaced by a link since it was told.
+            // Not readable, or removed or replaced by a link since it was reported.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(errno) => return Err(errno),
         }
@@ -201,7 +201,7 @@ impl DirectoryWalk<'_> {
     }
 }
 
-/// An entry that vanished since its name was read, or whose path became too long to name.
+/// Whether an entry has vanished since its name was read, or its path is too long.
 fn is_left_out(errno: Errno) -> bool {
     // EINVAL: a link was replaced by something else before it was read.
     matches!(errno, Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL)

@@ -1,4 +1,4 @@
-//! Regular files, opened to be read and written.
+//! Opening regular files for reading and writing.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -9,26 +9,26 @@ use rustix::io::Errno;
 
 use super::{Root, StoreError};
 
-/// A regular file that is open to be written.
+/// A regular file that is open for writing.
 #[derive(Debug)]
 pub struct WritableFile {
-    /// Its content is as it was: opening cuts nothing.
+    /// Its content is unchanged: opening does not truncate.
     pub file: File,
-    /// This opening made the file. `false` for one that was made through a dangling link.
+    /// This call created the file. `false` for a file created through a dangling link.
     pub created: bool,
 }
 
-/// How often a file is looked for again that is made and removed meanwhile.
+/// Attempts to open a file that others create and remove meanwhile.
 const OPEN_ATTEMPTS: u32 = 64;
 
-/// Names tried for STOU before giving up with EEXIST.
+/// Names tried for STOU before EEXIST.
 const UNIQUE_ATTEMPTS: u32 = 10_000;
 
-/// Permission of new files; the process's umask takes its part.
+/// Mode of new files, reduced by the process's umask.
 const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
 
-/// NONBLOCK, or opening a pipe would wait for its other end; NOCTTY, or a terminal could become
-/// this process's own.
+/// NONBLOCK, because opening a pipe would wait for its other end; NOCTTY, because a terminal could
+/// become the controlling terminal of this process (open(2)).
 const SAFE: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 impl Root {
@@ -49,7 +49,7 @@ impl Root {
             .map_err(|errno| StoreError::new("open", path, errno))
     }
 
-    /// Opens a regular file that is there for writing at offsets.
+    /// Opens an existing regular file for writing at offsets.
     pub fn open_existing(&self, path: &VPath) -> Result<File, StoreError> {
         self.locate(path)
             .and_then(|there| require_regular(&there))
@@ -58,7 +58,7 @@ impl Root {
             .map_err(|errno| StoreError::new("open", path, errno))
     }
 
-    /// For reading too, where the file's mode lets it: bytes that come twice are compared.
+    /// Opens for reading, too, if the mode permits it: bytes that arrive twice are compared.
     fn open_or_create(&self, path: &VPath) -> Result<WritableFile, Errno> {
         const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE);
         for _ in 0..OPEN_ATTEMPTS {
@@ -76,7 +76,7 @@ impl Root {
                     (opened, false)
                 }
                 Err(Errno::NOENT) => match self.resolve(path, CREATE | OFlags::EXCL, NEW_FILE) {
-                    // A link that leads to nothing, or somebody was faster.
+                    // A link without a target, or another process was faster.
                     Err(Errno::EXIST) => (self.resolve(path, CREATE, NEW_FILE), false),
                     opened => (opened, true),
                 },
@@ -88,7 +88,7 @@ impl Root {
         Err(Errno::AGAIN)
     }
 
-    /// Creates a file that was not there: `path`, or with `.1`, `.2`, ... added (STOU).
+    /// Creates a file that did not exist: `path`, or `path` with `.1`, `.2`, ... added (STOU).
     pub fn open_unique(&self, path: &VPath) -> Result<(File, VPath), StoreError> {
         let failed = |errno| StoreError::new("create", path, errno);
         let parent = self.parent_of(path).map_err(failed)?;
@@ -110,7 +110,7 @@ impl Root {
         Err(failed(Errno::EXIST))
     }
 
-    /// Bytes that this process may still write to the file system that `path` is or would be on.
+    /// Bytes that this process may still write to the file system on which `path` is or would be.
     pub fn free_space(&self, path: &VPath) -> Result<u64, StoreError> {
         self.locate(path)
             .or_else(|_| self.locate(&path.parent()))
@@ -120,7 +120,7 @@ impl Root {
     }
 }
 
-/// `name`, `name.1`, `name.2`, ...; a long name gives way to its number.
+/// `name`, `name.1`, `name.2`, ...; a long name is shortened for its number.
 fn numbered(name: &[u8], attempt: u32) -> Vec<u8> {
     let suffix = match attempt {
         0 => String::new(),
@@ -138,8 +138,8 @@ fn require_regular(fd: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Checks again what was really opened, and lets it block from now on: on a descriptor that must
-/// not block, sendfile would give up where it should wait.
+/// Checks the file that was really opened, and makes it blocking: on a non-blocking descriptor
+/// sendfile(2) would return EAGAIN instead of waiting.
 fn into_regular_file(fd: OwnedFd) -> Result<File, Errno> {
     require_regular(&fd)?;
     let flags = rustix::fs::fcntl_getfl(&fd)?;

@@ -1,5 +1,5 @@
-//! Removing a tree, by descriptors from the top down: a directory that is replaced by a symbolic
-//! link meanwhile is not followed.
+//! Removes a tree by descriptors from the top down: a directory that is replaced by a symbolic link
+//! meanwhile is not followed.
 
 use std::os::fd::OwnedFd;
 
@@ -12,18 +12,19 @@ use super::list::BATCH_BELOW;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
 
-/// How often the names of a directory are read. A file system may pass over some of them while others
-/// are removed, and somebody may add new ones.
+/// Most passes over the names of a directory. A file system may skip some names while others are
+/// removed, and other processes may add new ones.
 const PASSES: u32 = 16;
 
-/// Names that one call removes at most: who keeps adding some must not hold it for ever.
+/// Most names that one call removes: a process that keeps adding names must not occupy it without
+/// end.
 const MOST: u64 = 20_000_000;
 
 impl Root {
-    /// Removes a file, a symbolic link, or a directory with everything below it. Stops at the
-    /// first thing that cannot be removed; more than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read
-    /// a bounded number at a time; after 20 million of them, which may come from others meanwhile: ENOTEMPTY,
-    /// and another call goes on.
+    /// Removes a file, a symbolic link, or a directory with everything below it. Stops at the first
+    /// entry that cannot be removed. More than [`MAX_DEPTH`] levels: ENAMETOOLONG. Names are read a
+    /// bounded number at a time; after 20 million names, which other processes may add meanwhile:
+    /// ENOTEMPTY, and another call continues.
     pub fn remove_tree(&self, path: &VPath) -> Result<(), StoreError> {
         self.at_parent("remove", path, |parent, name| {
             match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
@@ -37,10 +38,10 @@ impl Root {
 /// A directory that is being emptied.
 struct RemovalLevel {
     dir: OwnedFd,
-    /// Its name in the directory above.
+    /// Its name in the parent directory.
     name: Box<[u8]>,
     left: DirectoryNames,
-    /// Something was removed since the names were last read from the beginning.
+    /// An entry was removed since the names were last read from the start.
     removed: bool,
     passes: u32,
 }
@@ -58,7 +59,7 @@ impl RemovalLevel {
         })
     }
 
-    /// Begins anew with the names that are there now, if that may help.
+    /// Reads the names again from the start, if that can help.
     fn look_again(&mut self, batch: usize) -> Result<(), Errno> {
         if !self.removed || self.passes >= PASSES {
             return Err(Errno::NOTEMPTY);
@@ -70,7 +71,8 @@ impl RemovalLevel {
     }
 }
 
-/// `batch`: memory for the names of one directory, bytes. `most`: names below it to remove.
+/// Removes the directory `name` of `parent`. `batch` is the memory for the names of one directory,
+/// bytes; `most` is the number of names below it to remove.
 fn remove_directory(
     parent: &OwnedFd,
     name: &[u8],
@@ -113,7 +115,7 @@ fn remove_directory(
     }
 }
 
-/// Success also where somebody else removed it first.
+/// Treats an entry that another process removed first as a success.
 fn gone(result: Result<(), Errno>) -> Result<(), Errno> {
     match result {
         Err(Errno::NOENT) => Ok(()),
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_removed_whatever_the_number_of_names_read_at_a_time() {
+    fn a_tree_is_removed_for_any_batch_size() {
         for batch in [1, 1000, BATCH_BELOW] {
             let place = tempfile::tempdir().unwrap();
             let outside = tempfile::tempdir().unwrap();
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_ends_after_so_many_names_and_another_goes_on() {
+    fn a_call_stops_at_its_limit_and_another_continues() {
         let place = tempfile::tempdir().unwrap();
         for directory in 0..4 {
             let path = place.path().join(format!("tree/{directory}"));
@@ -173,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_passed_over_are_found_in_another_pass() {
+    fn skipped_names_are_found_in_another_pass() {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("d")).unwrap();
         let parent = File::open(place.path()).unwrap().into();
         let mut level = RemovalLevel::open(&parent, b"d", 100).unwrap();
         File::create(place.path().join("d/late")).unwrap();
         assert!(level.left.next().is_none());
-        // Nothing was removed: another look would find the same.
+        // Nothing was removed, so another pass would find the same names.
         assert_eq!(level.look_again(100), Err(Errno::NOTEMPTY));
         level.removed = true;
         level.look_again(100).unwrap();

@@ -5,7 +5,7 @@ use proto::pattern::GlobPattern;
 use super::*;
 
 #[test]
-fn any_name_works() {
+fn any_bytes_are_valid_in_a_name() {
     let tree = JailTree::new();
     let long = [b'x'; 255];
     let names: [&[u8]; 6] = [
@@ -29,7 +29,7 @@ fn any_name_works() {
 }
 
 #[test]
-fn listings_follow_links_and_tell_those_that_lead_nowhere() {
+fn listings_follow_links_and_report_dangling_ones() {
     let tree = JailTree::new();
     tree.file("file", "12345");
     tree.mkdir("sub");
@@ -81,7 +81,7 @@ fn listings_follow_links_and_tell_those_that_lead_nowhere() {
 }
 
 #[test]
-fn patterns_choose_and_visitors_stop() {
+fn a_pattern_selects_entries_and_a_visitor_can_stop() {
     let tree = JailTree::new();
     for name in ["a.dat", "b.dat", "c.txt", ".hidden.dat"] {
         tree.file(name, "");
@@ -123,7 +123,7 @@ fn walks_do_not_follow_links() {
 }
 
 #[test]
-fn depth_is_bounded() {
+fn the_depth_of_recursion_is_limited() {
     let tree = JailTree::new();
     let deep = |levels: usize| vec!["d"; levels].join("/");
     tree.mkdir(&deep(MAX_DEPTH));
