@@ -11,7 +11,7 @@ use crate::locks::lock;
 use crate::store::{Sink, Source};
 
 /// Bytes read from the store in one call.
-const READ: usize = 256 << 10;
+const READ_SIZE: usize = 256 << 10;
 
 /// Translates LF to CR LF. An existing CR LF stays as it is: listings are written with it, and some
 /// servers wrongly double the CR.
@@ -35,17 +35,17 @@ impl CrLfEncoder {
 /// Translates CR LF to LF. A CR without a following LF stays.
 #[derive(Debug, Default)]
 struct CrLfDecoder {
-    held_cr: bool,
+    pending_cr: bool,
 }
 
 impl CrLfDecoder {
     fn translate(&mut self, input: &[u8], out: &mut Vec<u8>) {
         for byte in input {
-            if self.held_cr && *byte != b'\n' {
+            if self.pending_cr && *byte != b'\n' {
                 out.push(b'\r');
             }
-            self.held_cr = *byte == b'\r';
-            if !self.held_cr {
+            self.pending_cr = *byte == b'\r';
+            if !self.pending_cr {
                 out.push(*byte);
             }
         }
@@ -53,7 +53,7 @@ impl CrLfDecoder {
 
     /// Writes a pending CR at the end of the text: no LF follows it.
     fn finish(&mut self, out: &mut Vec<u8>) {
-        if std::mem::take(&mut self.held_cr) {
+        if std::mem::take(&mut self.pending_cr) {
             out.push(b'\r');
         }
     }
@@ -86,7 +86,7 @@ struct AsciiSourceState {
     ready: Vec<u8>,
     taken: usize,
     /// Wire offset of the next byte to take.
-    wire: u64,
+    wire_offset: u64,
 }
 
 impl AsciiSource {
@@ -99,15 +99,15 @@ impl AsciiSource {
             end,
             ready: Vec::new(),
             taken: 0,
-            wire: 0,
+            wire_offset: 0,
         });
         Self { inner, state }
     }
 
     fn refill(&self, state: &mut AsciiSourceState) -> io::Result<()> {
         let want = usize::try_from(state.end - state.at)
-            .unwrap_or(READ)
-            .min(READ);
+            .unwrap_or(READ_SIZE)
+            .min(READ_SIZE);
         let mut raw = vec![0; want];
         let n = self.inner.read_at(state.at, &mut raw)?;
         let announced = state.end != u64::MAX;
@@ -134,7 +134,7 @@ impl Source for AsciiSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut state = lock(&self.state);
-        if offset != state.wire {
+        if offset != state.wire_offset {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if state.taken == state.ready.len() {
@@ -143,7 +143,7 @@ impl Source for AsciiSource {
         let n = buf.len().min(state.ready.len() - state.taken);
         buf[..n].copy_from_slice(&state.ready[state.taken..state.taken + n]);
         state.taken += n;
-        state.wire += n as u64;
+        state.wire_offset += n as u64;
         Ok(n)
     }
 
@@ -168,16 +168,16 @@ struct AsciiSinkState {
     decode: CrLfDecoder,
     out: Vec<u8>,
     /// Next offset on the wire, and next offset in the store.
-    wire: u64,
-    store: u64,
+    wire_offset: u64,
+    store_offset: u64,
 }
 
 impl AsciiSink {
     /// Stores the translated bytes from `start` on. Wire offsets begin at `start`, too.
     pub(crate) fn new(inner: Arc<dyn Sink>, start: u64) -> Self {
         let state = Mutex::new(AsciiSinkState {
-            wire: start,
-            store: start,
+            wire_offset: start,
+            store_offset: start,
             ..AsciiSinkState::default()
         });
         Self { inner, state }
@@ -189,7 +189,7 @@ impl AsciiSink {
         state.out.clear();
         let AsciiSinkState { decode, out, .. } = &mut *state;
         decode.finish(out);
-        self.inner.write_at(state.store, &state.out)
+        self.inner.write_at(state.store_offset, &state.out)
     }
 }
 
@@ -201,7 +201,7 @@ impl Sink for AsciiSink {
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         // A skipped range would need the length of its translation, which is unknown.
         let mut state = lock(&self.state);
-        if offset != state.wire {
+        if offset != state.wire_offset {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "text cannot be stored out of order; use TYPE I",
@@ -210,9 +210,9 @@ impl Sink for AsciiSink {
         state.out.clear();
         let AsciiSinkState { decode, out, .. } = &mut *state;
         decode.translate(buf, out);
-        self.inner.write_at(state.store, &state.out)?;
-        state.wire += buf.len() as u64;
-        state.store += state.out.len() as u64;
+        self.inner.write_at(state.store_offset, &state.out)?;
+        state.wire_offset += buf.len() as u64;
+        state.store_offset += state.out.len() as u64;
         Ok(())
     }
 
@@ -257,15 +257,15 @@ mod tests {
 
     #[test]
     fn line_ends_are_translated_in_both_directions() {
-        for (store, wire) in [
+        for (stored, sent) in [
             ("", ""),
             ("a\nb\n", "a\r\nb\r\n"),
             ("\n\n", "\r\n\r\n"),
             ("a\rb\r", "a\rb\r"),
         ] {
             for step in 1..4 {
-                assert_eq!(encoded(store.as_bytes(), step), wire.as_bytes());
-                assert_eq!(decoded(wire.as_bytes(), step), store.as_bytes());
+                assert_eq!(encoded(stored.as_bytes(), step), sent.as_bytes());
+                assert_eq!(decoded(sent.as_bytes(), step), stored.as_bytes());
             }
         }
         assert_eq!(encoded(b"a\r\nb", 1), b"a\r\nb");

@@ -28,12 +28,12 @@ pub struct StreamBudget {
 #[derive(Debug)]
 struct BudgetState {
     limit: AtomicUsize,
-    open: Mutex<PermitCount>,
-    silent: Mutex<PermitCount>,
+    streams: Mutex<PermitCount>,
+    unidentified: Mutex<PermitCount>,
 }
 
 /// Least limit of connections that have sent nothing yet. Each costs only a descriptor.
-const SILENT: usize = 1024;
+const MIN_UNIDENTIFIED_LIMIT: usize = 1024;
 
 /// Permits in use, in total and per client.
 #[derive(Debug, Default)]
@@ -57,8 +57,8 @@ impl StreamBudget {
         Self {
             shared: Arc::new(BudgetState {
                 limit: AtomicUsize::new(limit),
-                open: Mutex::default(),
-                silent: Mutex::default(),
+                streams: Mutex::default(),
+                unidentified: Mutex::default(),
             }),
             client: None,
         }
@@ -80,7 +80,7 @@ impl StreamBudget {
 
     /// Open connections over all clients: in use or cached.
     pub fn used(&self) -> usize {
-        lock(&self.shared.open).used
+        lock(&self.shared.streams).used
     }
 
     /// Takes one permit, or fails with [`DataError::TooManyStreams`].
@@ -97,16 +97,16 @@ impl StreamBudget {
         let limit = self.shared.limit.load(Ordering::Relaxed);
         let limit = match kind {
             PermitKind::Open => limit,
-            PermitKind::Unidentified => limit.max(SILENT),
+            PermitKind::Unidentified => limit.max(MIN_UNIDENTIFIED_LIMIT),
         };
         let taken = lock(self.shared.count(kind)).take(limit, self.client);
         if taken {
-            let place = HeldPermit {
+            let held_permit = HeldPermit {
                 shared: Arc::clone(&self.shared),
                 kind,
                 client: self.client,
             };
-            Ok(StreamPermit(Some(place)))
+            Ok(StreamPermit(Some(held_permit)))
         } else {
             Err(DataError::TooManyStreams { limit })
         }
@@ -116,8 +116,8 @@ impl StreamBudget {
 impl BudgetState {
     fn count(&self, kind: PermitKind) -> &Mutex<PermitCount> {
         match kind {
-            PermitKind::Open => &self.open,
-            PermitKind::Unidentified => &self.silent,
+            PermitKind::Open => &self.streams,
+            PermitKind::Unidentified => &self.unidentified,
         }
     }
 }
@@ -129,27 +129,27 @@ impl PermitCount {
             return false;
         }
         if let Some(client) = client {
-            let own = self.clients.get(&client).copied().unwrap_or(0);
-            let others = self.used - own;
+            let held = self.clients.get(&client).copied().unwrap_or(0);
+            let others = self.used - held;
             // Half of the remainder, rounded up: n clients in turn get 1/2, 1/4, 1/8 ... of the
             // limit.
             let share = limit.saturating_sub(others).div_ceil(2);
-            if own > 0 && own >= share {
+            if held > 0 && held >= share {
                 return false;
             }
-            self.clients.insert(client, own + 1);
+            self.clients.insert(client, held + 1);
         }
         self.used += 1;
         true
     }
 
-    fn give_back(&mut self, client: Option<IpAddr>) {
+    fn release(&mut self, client: Option<IpAddr>) {
         self.used -= 1;
         if let Some(client) = client
-            && let Some(own) = self.clients.get_mut(&client)
+            && let Some(held) = self.clients.get_mut(&client)
         {
-            *own -= 1;
-            if *own == 0 {
+            *held -= 1;
+            if *held == 0 {
                 self.clients.remove(&client);
             }
         }
@@ -176,8 +176,8 @@ impl StreamPermit {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        if let Some(place) = &self.0 {
-            lock(place.shared.count(place.kind)).give_back(place.client);
+        if let Some(held_permit) = &self.0 {
+            lock(held_permit.shared.count(held_permit.kind)).release(held_permit.client);
         }
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(counts, [50, 25, 13, 6, 3, 2, 1, 0]);
         drop(held);
         assert_eq!(budget.used(), 0);
-        assert!(lock(&budget.shared.open).clients.is_empty());
+        assert!(lock(&budget.shared.streams).clients.is_empty());
     }
 
     #[test]
@@ -246,10 +246,13 @@ mod tests {
     #[test]
     fn silent_connections_use_no_permit_of_streams() {
         let budget = StreamBudget::new(1);
-        let silent: Vec<_> = std::iter::from_fn(|| budget.take_unidentified().ok()).collect();
-        assert_eq!((silent.len(), budget.used()), (SILENT, 0));
+        let unidentified: Vec<_> = std::iter::from_fn(|| budget.take_unidentified().ok()).collect();
+        assert_eq!(
+            (unidentified.len(), budget.used()),
+            (MIN_UNIDENTIFIED_LIMIT, 0)
+        );
         let _open = budget.take().unwrap();
-        drop(silent);
+        drop(unidentified);
         assert!(budget.take_unidentified().is_ok());
     }
 }

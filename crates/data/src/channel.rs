@@ -175,7 +175,7 @@ impl SessionDataChannel {
         transfer: &ActiveTransfer,
         settings: &TransferSettings,
         sending: bool,
-        each: usize,
+        per_target: usize,
     ) -> Result<OpenedConnections, DataError> {
         let cached = self.take_cached(sending, settings)?;
         let passive_receiver = !sending && matches!(self.endpoint, ChannelEndpoint::Passive { .. });
@@ -186,7 +186,7 @@ impl SessionDataChannel {
             });
         }
         if let ChannelEndpoint::Active { targets, local } = &self.endpoint {
-            let permits = self.permits(targets.len(), each, settings.max_connections)?;
+            let permits = self.permits(targets.len(), per_target, settings.max_connections)?;
             return connect_all(transfer, settings, targets, *local, permits);
         }
         let permit = self.permit()?;
@@ -201,17 +201,17 @@ impl SessionDataChannel {
     fn permits(
         &self,
         targets: usize,
-        each: usize,
-        most: usize,
+        per_target: usize,
+        max: usize,
     ) -> Result<Vec<StreamPermit>, DataError> {
-        if targets > most {
-            return Err(DataError::TooManyStreams { limit: most });
+        if targets > max {
+            return Err(DataError::TooManyStreams { limit: max });
         }
         let mut permits = Vec::new();
         for _ in 0..targets {
             permits.push(self.permit()?);
         }
-        let more = targets.saturating_mul(each).min(most);
+        let more = targets.saturating_mul(per_target).min(max);
         permits.extend((targets..more).map_while(|_| self.permit().ok()));
         Ok(permits)
     }
@@ -285,9 +285,10 @@ pub(crate) fn open_first(
         // RFC 959 has one target. If SPOR gave several, MODE S uses the last.
         ChannelEndpoint::Active { targets, local } => {
             let one = targets.last().map_or(&[][..], std::slice::from_ref);
-            let made = connect_all(transfer, settings, one, *local, vec![permit])?;
+            let opened = connect_all(transfer, settings, one, *local, vec![permit])?;
             let seconds = settings.connect_timeout.as_secs();
-            made.open
+            opened
+                .open
                 .into_iter()
                 .next()
                 .ok_or(DataError::NoPeer { seconds })

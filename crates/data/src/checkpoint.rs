@@ -14,10 +14,10 @@ use crate::store::Sink;
 use crate::transfer::ActiveTransfer;
 
 /// Least time between two checkpoints.
-const EVERY: Duration = Duration::from_millis(500);
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// After a slow checkpoint, this multiple of its duration passes before the next one, so that a
 /// slow disk does not spend its time flushing.
-const REST: u32 = 4;
+const PAUSE_FACTOR: u32 = 4;
 
 /// Runs `work` (the streams) with checkpoints in a second thread if the sink forces bytes to disk.
 /// A disk error ends the transfer. A failed transfer ends with a checkpoint, so that the next
@@ -31,7 +31,7 @@ pub(crate) fn run_with_checkpoints<T>(
     if !sink.is_durable() {
         return work();
     }
-    let over = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+    let stop = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
     let checkpoints = Checkpointer {
         control: transfer.control(),
         sink: &**sink,
@@ -41,14 +41,14 @@ pub(crate) fn run_with_checkpoints<T>(
         let spawned = std::thread::Builder::new()
             .name("checkpoint".to_owned())
             .spawn_scoped(scope, || {
-                if let Err(error) = checkpoints.run(&over) {
+                if let Err(error) = checkpoints.run(&stop) {
                     transfer.fail(error);
                 }
             });
         if let Err(error) = spawned {
             tracing::warn!(%error, "cannot start the checkpoint thread: no bytes are reported as safe before the end");
         }
-        let _tell = CheckpointStopGuard(&over);
+        let _stop_guard = CheckpointStopGuard(&stop);
         work()
     });
     if done.is_err() && !transfer.control().is_cancelled() && transfer.control().bytes() > 0 {
@@ -72,10 +72,12 @@ struct Checkpointer<'t> {
 }
 
 impl Checkpointer<'_> {
-    fn run(&self, over: &WakeEvent) -> Result<(), DataError> {
+    fn run(&self, stop: &WakeEvent) -> Result<(), DataError> {
         loop {
-            let wait = self.control.time_until_checkpoint(Instant::now(), EVERY);
-            let ended = wake::wait([(over.as_fd(), PollFlags::IN)], wait)
+            let wait = self
+                .control
+                .time_until_checkpoint(Instant::now(), MIN_INTERVAL);
+            let ended = wake::wait([(stop.as_fd(), PollFlags::IN)], wait)
                 .map_err(|e| DataError::setup("a pause", e))?;
             if ended[0] {
                 return Ok(());
@@ -84,7 +86,7 @@ impl Checkpointer<'_> {
             // it.
             if self
                 .control
-                .time_until_checkpoint(Instant::now(), EVERY)
+                .time_until_checkpoint(Instant::now(), MIN_INTERVAL)
                 .is_zero()
             {
                 self.take()?;
@@ -94,14 +96,14 @@ impl Checkpointer<'_> {
 
     /// Forces all bytes stored so far to disk.
     fn take(&self) -> Result<(), DataError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let failed = |error| DataError::write(self.sink, error);
         self.control
             .checkpoint(|| self.sink.sync())
             .map_err(failed)?;
-        let took = begun.elapsed();
+        let elapsed = started.elapsed();
         self.control
-            .defer_checkpoint(Instant::now() + EVERY.max(took * REST));
+            .defer_checkpoint(Instant::now() + MIN_INTERVAL.max(elapsed * PAUSE_FACTOR));
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Extra time for further connections after every target has one, in addition to the time that
 /// took. A lost SYN is retransmitted only after one second (RFC 6298 §2.1), which is not worth
 /// waiting for.
-const LAG: Duration = Duration::from_millis(5);
+const STRAGGLER_WAIT: Duration = Duration::from_millis(5);
 
 /// A connection attempt in progress.
 #[derive(Debug)]
@@ -57,36 +57,36 @@ pub(crate) fn connect_all(
     local: Option<IpAddr>,
     permits: Vec<StreamPermit>,
 ) -> Result<OpenedConnections, DataError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let until = transfer.begin() + settings.connect_timeout;
-    let mut made = OpenedConnections {
+    let mut opened = OpenedConnections {
         open: Vec::new(),
-        pending: dial_each(targets, permits, |to, permit| {
+        pending: start_each(targets, permits, |to, permit| {
             start_attempt(settings, to, local, until, permit)
         })?,
     };
     let mut refused = None;
-    let mut enough = None;
-    while !made.pending.is_empty() {
+    let mut straggler_deadline = None;
+    while !opened.pending.is_empty() {
         let now = Instant::now();
-        if enough.is_none() && made.covers_all(targets) {
+        if straggler_deadline.is_none() && opened.covers_all(targets) {
             // A target that is twice as far away as the first still gets the time to answer.
-            enough = Some(now + now.duration_since(begun) + LAG);
+            straggler_deadline = Some(now + now.duration_since(started) + STRAGGLER_WAIT);
         }
-        let left = enough
+        let left = straggler_deadline
             .unwrap_or(until)
             .min(until)
             .saturating_duration_since(now);
         if left.is_zero() {
             break;
         }
-        await_any(transfer, &made.pending, left)?;
-        refused = refused.or(made.take_decided(settings));
+        await_any(transfer, &opened.pending, left)?;
+        refused = refused.or(opened.take_decided(settings));
     }
-    if made.covers_all(targets) {
-        return Ok(made);
+    if opened.covers_all(targets) {
+        return Ok(opened);
     }
-    let late = made.pending.first().map(ConnectAttempt::timeout_error);
+    let late = opened.pending.first().map(ConnectAttempt::timeout_error);
     Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
 }
 
@@ -95,19 +95,19 @@ pub(crate) fn connect_all(
 ///
 /// # Errors
 /// A target gets none.
-fn dial_each<A>(
+fn start_each<A>(
     targets: &[SocketAddr],
     permits: Vec<StreamPermit>,
     mut dial: impl FnMut(SocketAddr, StreamPermit) -> Result<A, DataError>,
 ) -> Result<Vec<A>, DataError> {
-    let mut begun = Vec::new();
+    let mut started = Vec::new();
     let mut permits = permits.into_iter();
     for (to, left) in targets.iter().zip((1..=targets.len()).rev()) {
         let share = permits.len().div_ceil(left);
         let own: Vec<_> = permits.by_ref().take(share).collect();
         for (nth, permit) in own.into_iter().enumerate() {
             match dial(*to, permit) {
-                Ok(attempt) => begun.push(attempt),
+                Ok(attempt) => started.push(attempt),
                 // The first attempt at a target must succeed, further ones only add streams.
                 Err(error) if nth > 0 => {
                     tracing::warn!(%error, "cannot start a data connection, continuing with fewer");
@@ -117,7 +117,7 @@ fn dial_each<A>(
             }
         }
     }
-    Ok(begun)
+    Ok(started)
 }
 
 impl OpenedConnections {
@@ -425,11 +425,16 @@ mod tests {
 
     /// Starts `each` connections to each of two targets; the attempts numbered in `fail` fail.
     /// Returns the targets of the others.
-    fn begun(each: usize, fail: &[usize]) -> Result<Vec<SocketAddr>, DataError> {
+    fn start_with_failures(
+        per_target: usize,
+        fail: &[usize],
+    ) -> Result<Vec<SocketAddr>, DataError> {
         let targets = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut nth = 0;
-        let permits = (0..2 * each).map(|_| StreamPermit::unlimited()).collect();
-        dial_each(&targets, permits, |to, _| {
+        let permits = (0..2 * per_target)
+            .map(|_| StreamPermit::unlimited())
+            .collect();
+        start_each(&targets, permits, |to, _| {
             nth += 1;
             let source = io::Error::from(Errno::MFILE);
             let failed = fail.contains(&nth);
@@ -440,17 +445,18 @@ mod tests {
     }
 
     #[test]
-    fn a_target_uses_the_connections_that_can_be_started() {
-        let ports = |begun: Vec<SocketAddr>| begun.iter().map(SocketAddr::port).collect::<Vec<_>>();
-        assert_eq!(ports(begun(2, &[]).unwrap()), [1, 1, 2, 2]);
-        assert_eq!(ports(begun(3, &[2]).unwrap()), [1, 2, 2, 2]);
-        assert_eq!(ports(begun(3, &[3, 5]).unwrap()), [1, 1, 2]);
+    fn a_target_uses_the_connections_that_can_be_start_with_failures() {
+        let ports =
+            |targets: Vec<SocketAddr>| targets.iter().map(SocketAddr::port).collect::<Vec<_>>();
+        assert_eq!(ports(start_with_failures(2, &[]).unwrap()), [1, 1, 2, 2]);
+        assert_eq!(ports(start_with_failures(3, &[2]).unwrap()), [1, 2, 2, 2]);
+        assert_eq!(ports(start_with_failures(3, &[3, 5]).unwrap()), [1, 1, 2]);
     }
 
     #[test]
     fn a_target_without_a_connection_is_an_error() {
         for first in [1, 3] {
-            let error = begun(2, &[first]).unwrap_err();
+            let error = start_with_failures(2, &[first]).unwrap_err();
             assert!(matches!(error, DataError::Connect { .. }), "{error}");
         }
     }

@@ -26,7 +26,7 @@ use crate::stream::{DataStream, set_handshake_options};
 use crate::stream_io::stream_evidence;
 
 /// Every address but the last gets the remaining time divided by this.
-const SHARE: u32 = 2;
+const TIME_DIVISOR: u32 = 2;
 
 /// Makes the connections of one stream, and ends the waits on them.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct Dialer {
     /// Woken by [`Dialer::stop`].
     own: Arc<WakeEvent>,
     stopped: AtomicBool,
-    now: Mutex<DialerState>,
+    state: Mutex<DialerState>,
 }
 
 /// The present settings, transfer and connection.
@@ -72,7 +72,7 @@ impl Dialer {
         let own = Arc::new(wake);
         Ok(Arc::new(Self {
             stopped: AtomicBool::new(false),
-            now: Mutex::new(DialerState {
+            state: Mutex::new(DialerState {
                 settings: settings.clone(),
                 stop: Arc::clone(&own),
                 work: None,
@@ -87,50 +87,53 @@ impl Dialer {
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.own.wake();
-        lock(&self.now).stop.wake();
+        lock(&self.state).stop.wake();
     }
 
     /// Takes the error of the last failed wait. Errors that pass through an HTTP library lose their
     /// type, so the caller asks here.
     pub fn take_failure(&self) -> Option<DataError> {
-        lock(&self.now).failure.take()
+        lock(&self.state).failure.take()
     }
 
     /// Smoothed round-trip time of the connection according to the kernel; `None` without a
     /// connection.
     pub fn rtt(&self) -> Option<Duration> {
-        let open = lock(&self.now).open.clone()?;
+        let open = lock(&self.state).open.clone()?;
         let micros = tcp_info::tcp_info(open.as_fd()).ok()?.rtt_us;
         (micros > 0).then(|| Duration::from_micros(micros.into()))
     }
 
     /// Assigns the present and further connections to a transfer, until [`Dialer::leave_transfer`].
-    pub fn join_transfer(&self, duty: ReaderContext<'_>) {
-        let mut now = lock(&self.now);
-        now.settings = duty.settings.clone();
-        now.stop = Arc::clone(duty.stop);
-        now.failure = None;
-        now.work = Some(DialerTransfer {
-            control: Arc::clone(duty.control),
+    pub fn join_transfer(&self, context: ReaderContext<'_>) {
+        let mut state = lock(&self.state);
+        state.settings = context.settings.clone();
+        state.stop = Arc::clone(context.stop);
+        state.failure = None;
+        state.work = Some(DialerTransfer {
+            control: Arc::clone(context.control),
             stats: Evidence::default(),
             before: TcpInfo::default(),
             joined: Instant::now(),
         });
-        if let Some(stream) = now.open.take() {
-            now.show(stream);
+        if let Some(stream) = state.open.take() {
+            state.set_connection(stream);
         }
     }
 
     /// Ends the assignment to a transfer. Returns the evidence of its connections.
     pub fn leave_transfer(&self) -> Evidence {
-        let mut now = lock(&self.now);
-        let open = now.open.take();
+        let mut state = lock(&self.state);
+        let open = state.open.take();
         if let Some(stream) = &open {
-            now.hide(stream);
+            state.clear_connection(stream);
         }
-        now.open = open;
-        now.stop = Arc::clone(&self.own);
-        now.work.take().map_or_else(Evidence::default, |d| d.stats)
+        state.open = open;
+        state.stop = Arc::clone(&self.own);
+        state
+            .work
+            .take()
+            .map_or_else(Evidence::default, |d| d.stats)
     }
 
     /// Connects to the first of `targets` that answers. Each target gets a share of the time, the
@@ -140,24 +143,24 @@ impl Dialer {
     /// The last target's error; [`DataError::Aborted`] when stopped.
     pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
-            let mut now = lock(&self.now);
-            if let Some(stream) = now.open.take() {
-                now.hide(&stream);
+            let mut state = lock(&self.state);
+            if let Some(stream) = state.open.take() {
+                state.clear_connection(&stream);
             }
-            (now.settings.clone(), Arc::clone(&now.stop))
+            (state.settings.clone(), Arc::clone(&state.stop))
         };
         let until = Instant::now() + settings.connect_timeout;
         let mut last = DataError::NoPeer { seconds: 0 };
         for (nth, to) in targets.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
-            let limit = match nth + 1 == targets.len() {
+            let timeout = match nth + 1 == targets.len() {
                 true => left,
-                false => left / SHARE,
+                false => left / TIME_DIVISOR,
             };
-            match self.connect(*to, &settings, &stop, limit) {
+            match self.connect(*to, &settings, &stop, timeout) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
-                    lock(&self.now).show(Arc::clone(&stream));
+                    lock(&self.state).set_connection(Arc::clone(&stream));
                     let dialer = Arc::clone(self);
                     return Ok(DialedConnection { stream, dialer });
                 }
@@ -176,11 +179,11 @@ impl Dialer {
         to: SocketAddr,
         settings: &TransferSettings,
         stop: &WakeEvent,
-        limit: Duration,
+        timeout: Duration,
     ) -> Result<DataStream, DataError> {
         let failed = |source| DataError::Connect { to, source };
         let socket = start_connect(to, None, |socket| set_handshake_options(socket, settings))?;
-        let until = Instant::now() + limit;
+        let until = Instant::now() + timeout;
         while !is_connect_decided(&socket) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -207,15 +210,15 @@ impl Dialer {
         ready: PollFlags,
         mut op: impl FnMut(&DataStream) -> io::Result<usize>,
     ) -> Result<usize, DataError> {
-        let (limit, stop) = {
-            let now = lock(&self.now);
-            (now.settings.options.stall, Arc::clone(&now.stop))
+        let (timeout, stop) = {
+            let state = lock(&self.state);
+            (state.settings.options.stall, Arc::clone(&state.stop))
         };
         let broke = |source| DataError::Wire {
             peer: stream.peer().to_string(),
             source,
         };
-        let mut until = Instant::now() + limit;
+        let mut until = Instant::now() + timeout;
         let mut acknowledged = None;
         loop {
             match op(stream) {
@@ -225,22 +228,22 @@ impl Dialer {
             // A large send buffer on a slow path drains without any call returning: bytes that the
             // peer acknowledges count as progress.
             let acked = tcp_info::tcp_info(stream.as_fd()).map(|info| info.bytes_acked);
-            if let (Ok(now), PollFlags::OUT) = (acked, ready)
+            if let (Ok(state), PollFlags::OUT) = (acked, ready)
                 && acknowledged
-                    .replace(now)
-                    .is_some_and(|before| before != now)
+                    .replace(state)
+                    .is_some_and(|before| before != state)
             {
-                until = Instant::now() + limit;
+                until = Instant::now() + timeout;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let seconds = limit.as_secs().max(1);
+                let seconds = timeout.as_secs().max(1);
                 return Err(self.note(DataError::Stalled { seconds }));
             }
             let fds = [(stream.as_fd(), ready), (stop.as_fd(), PollFlags::IN)];
             // Look at the acknowledged bytes at least once a second.
-            let look = left.min(Duration::from_secs(1));
-            let [_, stopped] = wake::wait(fds, look).map_err(|e| self.note(broke(e)))?;
+            let poll_interval = left.min(Duration::from_secs(1));
+            let [_, stopped] = wake::wait(fds, poll_interval).map_err(|e| self.note(broke(e)))?;
             if stopped || self.stopped.load(Ordering::SeqCst) {
                 return Err(self.note(DataError::Aborted));
             }
@@ -249,7 +252,7 @@ impl Dialer {
 
     /// Stores an error for [`Dialer::take_failure`]. Returns an equivalent one for the caller.
     fn note(&self, error: DataError) -> DataError {
-        let told = match &error {
+        let returned = match &error {
             DataError::Aborted => DataError::Aborted,
             DataError::Stalled { seconds } => DataError::Stalled { seconds: *seconds },
             other => DataError::Wire {
@@ -257,8 +260,8 @@ impl Dialer {
                 source: io::Error::other(other.to_string()),
             },
         };
-        lock(&self.now).failure = Some(error);
-        told
+        lock(&self.state).failure = Some(error);
+        returned
     }
 }
 
@@ -272,7 +275,7 @@ fn should_retry(error: &io::Error) -> bool {
 
 impl DialerState {
     /// Makes this the present connection.
-    fn show(&mut self, stream: Arc<DataStream>) {
+    fn set_connection(&mut self, stream: Arc<DataStream>) {
         if let Some(work) = &mut self.work {
             work.before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
             work.joined = Instant::now();
@@ -282,7 +285,7 @@ impl DialerState {
     }
 
     /// Ends the use of a connection, or its use for this transfer.
-    fn hide(&mut self, stream: &Arc<DataStream>) {
+    fn clear_connection(&mut self, stream: &Arc<DataStream>) {
         if let Some(work) = &mut self.work {
             work.control.detach(stream);
             let stats = stream_evidence(stream, &work.before, work.joined);
@@ -310,9 +313,9 @@ impl DialedConnection {
     }
 
     /// Waits at most `limit` until the peer has sent something or closed. Returns whether it has.
-    pub fn has_input(&self, limit: Duration) -> bool {
+    pub fn has_input(&self, timeout: Duration) -> bool {
         let fds = [(self.stream.as_fd(), PollFlags::IN)];
-        matches!(wake::wait(fds, limit), Ok([true]))
+        matches!(wake::wait(fds, timeout), Ok([true]))
     }
 
     /// Sends all of `bytes`.
@@ -339,10 +342,10 @@ impl DialedConnection {
 
 impl Drop for DialedConnection {
     fn drop(&mut self) {
-        let mut now = lock(&self.dialer.now);
+        let mut state = lock(&self.dialer.state);
         let is_this = |open: &mut Arc<DataStream>| Arc::ptr_eq(open, &self.stream);
-        if let Some(stream) = now.open.take_if(is_this) {
-            now.hide(&stream);
+        if let Some(stream) = state.open.take_if(is_this) {
+            state.clear_connection(&stream);
         }
     }
 }
@@ -412,18 +415,18 @@ mod tests {
         let connection = dialer.dial(&[listener.local_addr().unwrap()]).unwrap();
         let control = Arc::new(TransferControl::new());
         let stop = Arc::new(WakeEvent::new().unwrap());
-        let duty = ReaderContext {
+        let context = ReaderContext {
             settings: &settings,
             control: &control,
             stop: &stop,
         };
-        dialer.join_transfer(duty);
+        dialer.join_transfer(context);
         assert_eq!((control.streams(), control.sample_streams().len()), (1, 1));
         let stats = dialer.leave_transfer();
         assert_eq!(control.streams(), 0);
         assert!(stats.buffer_bytes > 0);
         drop(connection);
-        dialer.join_transfer(duty);
+        dialer.join_transfer(context);
         assert_eq!(control.streams(), 0);
     }
 }

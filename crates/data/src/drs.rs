@@ -21,7 +21,7 @@ use proto::sizing::SocketBuffers;
 
 /// Socket buffers of a DRS channel, bytes: enough for far more messages than are ever in flight,
 /// and little for a hostile peer to fill.
-pub(crate) const BUFFER: u64 = 64 << 10;
+pub(crate) const SOCKET_BUFFER: u64 = 64 << 10;
 
 /// Seconds for which the kernel may hold a connection back until its first bytes arrive
 /// (TCP_DEFER_ACCEPT, tcp(7)). A silent connection then takes no place among those that may still
@@ -61,7 +61,7 @@ impl DrsEndpoint {
             ports,
             // Allowed peers are decided for each transfer, when its data connections are known.
             accept: AllowedPeers::Any,
-            buffers: SocketBuffers::pinned(BUFFER),
+            buffers: SocketBuffers::pinned(SOCKET_BUFFER),
         })?;
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
         if let Err(error) = sockopt::set_int(listener.as_fd(), level, name, DEFER_SECONDS) {

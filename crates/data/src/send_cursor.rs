@@ -71,9 +71,9 @@ impl SendCursor {
     pub(crate) fn next(
         left: &Mutex<RemainingRanges>,
         block: u64,
-        lanes: usize,
+        streams: usize,
     ) -> Option<SendPart> {
-        Self::next_at_least(left, block, lanes, MIN_PART)
+        Self::next_at_least(left, block, streams, MIN_PART)
     }
 
     /// As [`SendCursor::next`], but parts do not become smaller than `least`, a multiple of
@@ -81,24 +81,24 @@ impl SendCursor {
     pub(crate) fn next_at_least(
         left: &Mutex<RemainingRanges>,
         block: u64,
-        lanes: usize,
-        least: u64,
+        streams: usize,
+        min_len: u64,
     ) -> Option<SendPart> {
         let mut left = lock(left);
         let block = block.max(1);
-        let most = left.part(block, lanes as u64, least);
-        let whole = left.ranges.front_mut()?;
-        let end = whole.end.min(whole.start.saturating_add(most));
+        let max_len = left.part(block, streams as u64, min_len);
+        let first = left.ranges.front_mut()?;
+        let end = first.end.min(first.start.saturating_add(max_len));
         let range = ByteRange {
-            start: whole.start,
+            start: first.start,
             end,
         };
-        whole.start = end;
-        if whole.start == whole.end {
+        first.start = end;
+        if first.start == first.end {
             left.ranges.pop_front();
         }
         left.bytes -= range.len();
-        let at_last = most < block;
+        let at_last = max_len < block;
         Some(SendPart {
             range,
             is_near_end: at_last,
@@ -128,12 +128,12 @@ impl RemainingRanges {
     /// Largest next part, bytes: a quarter of each stream's share of what is left, so that a stream
     /// four times slower than the others finishes when they do. Multiples of [`MIN_PART`] keep
     /// reads aligned to pages.
-    fn part(&self, block: u64, lanes: u64, least: u64) -> u64 {
-        if lanes <= 1 {
+    fn part(&self, block: u64, streams: u64, min_len: u64) -> u64 {
+        if streams <= 1 {
             return block;
         }
-        let share = self.bytes / (4 * lanes);
-        block.min(least.max(share - share % MIN_PART))
+        let share = self.bytes / (4 * streams);
+        block.min(min_len.max(share - share % MIN_PART))
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         fn every_byte_is_handed_out_once_and_in_order(
             spans in proptest::collection::vec((0u64..5000, 1u64..900), 0..8),
             block in 0u64..700,
-            lanes in 0usize..40,
+            streams in 0usize..40,
         ) {
             let mut ranges = RangeSet::new();
             for (start, len) in spans {
@@ -155,24 +155,24 @@ mod tests {
             }
             let SendCursor::Ranges { left, end } = SendCursor::ranges(&ranges) else { unreachable!() };
             prop_assert_eq!(end, ranges.end());
-            let mut seen = RangeSet::new();
+            let mut handed_out = RangeSet::new();
             let mut last = 0;
-            while let Some(SendPart { range: part, .. }) = SendCursor::next(&left, block, lanes) {
+            while let Some(SendPart { range: part, .. }) = SendCursor::next(&left, block, streams) {
                 prop_assert!(part.start >= last && part.len() <= block.max(1));
-                prop_assert_eq!(seen.insert(part.start, part.end), part.len());
+                prop_assert_eq!(handed_out.insert(part.start, part.end), part.len());
                 last = part.end;
             }
-            prop_assert_eq!(seen, ranges);
+            prop_assert_eq!(handed_out, ranges);
         }
     }
 
-    fn parts(bytes: u64, block: u64, lanes: usize) -> Vec<u64> {
+    fn parts(bytes: u64, block: u64, streams: usize) -> Vec<u64> {
         let mut ranges = RangeSet::new();
         ranges.insert(0, bytes);
         let SendCursor::Ranges { left, .. } = SendCursor::ranges(&ranges) else {
             unreachable!()
         };
-        let next = || SendCursor::next(&left, block, lanes).map(|part| part.range.len());
+        let next = || SendCursor::next(&left, block, streams).map(|part| part.range.len());
         std::iter::from_fn(next).collect()
     }
 
@@ -190,8 +190,8 @@ mod tests {
     #[test]
     fn parts_shrink_only_near_the_end() {
         let parts = parts(100 << 20, 1 << 20, 4);
-        let whole = parts.iter().take_while(|part| **part == 1 << 20).count();
-        assert!(whole >= 84, "{whole}");
+        let first = parts.iter().take_while(|part| **part == 1 << 20).count();
+        assert!(first >= 84, "{first}");
         assert!(parts.is_sorted_by(|a, b| a >= b), "{parts:?}");
         assert_eq!(parts.last(), Some(&MIN_PART));
     }

@@ -9,10 +9,10 @@ pub(crate) struct StallClock {
     begin: Instant,
     limit: Duration,
     /// Milliseconds from `begin` to the last movement.
-    last: AtomicU64,
+    last_progress_ms: AtomicU64,
     /// Number of streams that are busy at this end: store, rate limit. While there are any, the
     /// wire is not the cause.
-    held: AtomicUsize,
+    paused: AtomicUsize,
 }
 
 impl StallClock {
@@ -20,30 +20,30 @@ impl StallClock {
         Self {
             begin: Instant::now(),
             limit,
-            last: AtomicU64::new(0),
-            held: AtomicUsize::new(0),
+            last_progress_ms: AtomicU64::new(0),
+            paused: AtomicUsize::new(0),
         }
     }
 
     /// Records that something moved now.
     pub(crate) fn note_progress(&self) {
         let now = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(now, Ordering::Relaxed);
+        self.last_progress_ms.store(now, Ordering::Relaxed);
     }
 
     /// Marks a stream as busy at this end until the guard is dropped.
     pub(crate) fn pause(&self) -> StallHold<'_> {
-        self.held.fetch_add(1, Ordering::Relaxed);
+        self.paused.fetch_add(1, Ordering::Relaxed);
         StallHold(self)
     }
 
     /// Time until the transfer counts as stalled; zero when it does.
     pub(crate) fn time_left(&self) -> Duration {
-        if self.held.load(Ordering::Relaxed) > 0 {
+        if self.paused.load(Ordering::Relaxed) > 0 {
             return self.limit;
         }
-        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-        (last + self.limit).saturating_sub(self.begin.elapsed())
+        let last_progress_ms = Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed));
+        (last_progress_ms + self.limit).saturating_sub(self.begin.elapsed())
     }
 
     /// The limit in whole seconds, rounded up, for messages.
@@ -58,7 +58,7 @@ pub(crate) struct StallHold<'c>(&'c StallClock);
 impl Drop for StallHold<'_> {
     fn drop(&mut self) {
         self.0.note_progress();
-        self.0.held.fetch_sub(1, Ordering::Relaxed);
+        self.0.paused.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -25,17 +25,17 @@ use crate::transport::DataTransport;
 
 /// Limit of unsent bytes in the kernel: bounds memory and keeps progress figures accurate with a
 /// large send buffer, without costing throughput on fast paths.
-const UNSENT: u32 = 1 << 20;
+const UNSENT_LIMIT: u32 = 1 << 20;
 
 /// The same near the end of a file that is sent over several streams: bytes queued on a slow stream
 /// cannot be sent by a faster one.
-const UNSENT_AT_LAST: u32 = 128 << 10;
+const UNSENT_LIMIT_NEAR_END: u32 = 128 << 10;
 
 /// Idle time before the first keepalive probe (tcp(7), TCP_KEEPIDLE).
-const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
 /// The next stream's number.
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// One sample of a stream from the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,8 +77,8 @@ impl DataStream {
         // Headers and end marks are small and must not wait for an acknowledgement (Nagle's
         // algorithm).
         socket.set_tcp_nodelay(true)?;
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-        limit_unsent(&socket, UNSENT);
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_IDLE))?;
+        limit_unsent(&socket, UNSENT_LIMIT);
         if settings.options.congestion.pinned_name().is_none() {
             replace_bbr_on_short_path(&socket);
         }
@@ -89,7 +89,7 @@ impl DataStream {
             sockopt::set_window_clamp(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))?;
         }
         Ok(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             transport: DataTransport::for_transfer(socket, settings),
             peer,
             receive_buffer: AtomicU64::new(0),
@@ -122,21 +122,23 @@ impl DataStream {
 
     /// Limits the unsent bytes to the value for the end of a file.
     pub(crate) fn limit_unsent_near_end(&self) {
-        limit_unsent(self.socket(), UNSENT_AT_LAST);
+        limit_unsent(self.socket(), UNSENT_LIMIT_NEAR_END);
     }
 
     /// Prepares a cached connection for another transfer with this congestion control.
     pub(crate) fn prepare_reuse(&self, congestion: &CongestionChoice) -> Result<(), DataError> {
-        limit_unsent(self.socket(), UNSENT);
+        limit_unsent(self.socket(), UNSENT_LIMIT);
         match congestion {
             CongestionChoice::Auto => Ok(()),
             CongestionChoice::Named(name) => self
                 .set_congestion(name)
                 .map_err(|e| congestion_error(name, e)),
             CongestionChoice::System => {
-                let first = self.first_congestion.get();
-                let back = first.map_or(Ok(()), |first| self.socket().set_tcp_congestion(first));
-                if let Err(error) = back {
+                let original = self.first_congestion.get();
+                let restored = original.map_or(Ok(()), |original| {
+                    self.socket().set_tcp_congestion(original)
+                });
+                if let Err(error) = restored {
                     tracing::debug!(%error, "cannot restore the congestion control");
                 }
                 Ok(())

@@ -16,17 +16,17 @@ use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
 
 /// How often a waiting stream checks for progress that no call returned.
-const LOOK: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// First and longest interval between checks whether the peer has acknowledged everything.
-const DRAIN_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// A stream in use. Dropping it adds its statistics to the transfer.
 #[derive(Debug)]
 pub(crate) struct StreamIo<'t> {
     transfer: &'t ActiveTransfer,
     stream: Arc<DataStream>,
-    before: TcpInfo,
+    initial: TcpInfo,
     joined: Instant,
     /// Bytes that the peer had acknowledged at the last check.
     acknowledged: u64,
@@ -45,16 +45,16 @@ pub(crate) enum InputResult {
 
 impl<'t> StreamIo<'t> {
     pub(crate) fn new(transfer: &'t ActiveTransfer, stream: Arc<DataStream>) -> Self {
-        let before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
-        stream.note_acknowledged_before(before.bytes_acked);
+        let initial = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+        stream.note_acknowledged_before(initial.bytes_acked);
         transfer.control().attach(&stream);
         transfer.on_stream_start();
         Self {
-            before,
+            initial,
             joined: Instant::now(),
             transfer,
             stream,
-            acknowledged: before.bytes_acked,
+            acknowledged: initial.bytes_acked,
             wire_time: Duration::ZERO,
             store_time: Duration::ZERO,
         }
@@ -195,7 +195,7 @@ impl<'t> StreamIo<'t> {
     /// means arrival.
     pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
         let _ = self.stream.transport().end_sending();
-        let mut pause = DRAIN_POLL.0;
+        let mut pause = ACK_POLL.0;
         let mut events = PollFlags::IN;
         let mut rest = [0; 4096];
         loop {
@@ -216,7 +216,7 @@ impl<'t> StreamIo<'t> {
                 (self.transfer.stop_wake().as_fd(), PollFlags::IN),
             ];
             wake::wait(fds, pause).map_err(|e| self.wire_error(e))?;
-            pause = (pause * 2).min(DRAIN_POLL.1);
+            pause = (pause * 2).min(ACK_POLL.1);
         }
     }
 
@@ -259,7 +259,7 @@ impl<'t> StreamIo<'t> {
             (stop.as_fd(), PollFlags::IN),
             (other.unwrap_or(stop).as_fd(), PollFlags::IN),
         ];
-        let timeout = self.transfer.clock().time_left().min(LOOK);
+        let timeout = self.transfer.clock().time_left().min(MAX_WAIT);
         let [_, _, interrupted] = wake::wait(fds, timeout).map_err(|e| self.wire_error(e))?;
         self.transfer.check()?;
         Ok(interrupted && other.is_some())
@@ -322,43 +322,44 @@ impl<'t> StreamIo<'t> {
     }
 
     /// This stream's part of the evidence.
-    fn accounts(&self) -> Evidence {
+    fn evidence(&self) -> Evidence {
         Evidence {
             store_time: self.store_time,
             wire_time: self.wire_time,
-            ..stream_evidence(&self.stream, &self.before, self.joined)
+            ..stream_evidence(&self.stream, &self.initial, self.joined)
         }
     }
 }
 
 /// The evidence of a stream since `joined`, when its counters were `before`.
-pub(crate) fn stream_evidence(stream: &DataStream, before: &TcpInfo, joined: Instant) -> Evidence {
+pub(crate) fn stream_evidence(stream: &DataStream, initial: &TcpInfo, joined: Instant) -> Evidence {
     let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
     let memory = tcp_info::socket_memory(stream.as_fd()).unwrap_or_default();
-    let us = Duration::from_micros;
+    let micros = Duration::from_micros;
     Evidence {
         retransmits: now
             .total_retrans
-            .saturating_sub(before.total_retrans)
+            .saturating_sub(initial.total_retrans)
             .into(),
         // The kernel reports "unknown" as all ones.
         min_rtt: if now.min_rtt_us == u32::MAX {
             Duration::ZERO
         } else {
-            us(now.min_rtt_us.into())
+            micros(now.min_rtt_us.into())
         },
-        smoothed_rtt: us(now.rtt_us.into()),
+        smoothed_rtt: micros(now.rtt_us.into()),
         // The other direction carries only acknowledgements, so its buffer is irrelevant.
         buffer_bytes: if sends(&now) {
             memory.sndbuf.into()
         } else {
             memory.rcvbuf.into()
         },
-        busy_time: us(now.busy_us.saturating_sub(before.busy_us)),
-        rwnd_limited: us(now.rwnd_limited_us.saturating_sub(before.rwnd_limited_us)),
-        sndbuf_limited: us(now
-            .sndbuf_limited_us
-            .saturating_sub(before.sndbuf_limited_us)),
+        busy_time: micros(now.busy_us.saturating_sub(initial.busy_us)),
+        rwnd_limited: micros(now.rwnd_limited_us.saturating_sub(initial.rwnd_limited_us)),
+        sndbuf_limited: micros(
+            now.sndbuf_limited_us
+                .saturating_sub(initial.sndbuf_limited_us),
+        ),
         stream_time: joined.elapsed(),
         ..Evidence::default()
     }
@@ -367,9 +368,9 @@ pub(crate) fn stream_evidence(stream: &DataStream, before: &TcpInfo, joined: Ins
 impl Drop for StreamIo<'_> {
     fn drop(&mut self) {
         let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
-        self.transfer.add_stream(&self.accounts());
+        self.transfer.add_stream(&self.evidence());
         self.transfer.control().detach(&self.stream);
-        let acknowledged = now.bytes_acked.saturating_sub(self.before.bytes_acked);
+        let acknowledged = now.bytes_acked.saturating_sub(self.initial.bytes_acked);
         self.transfer.on_stream_end(acknowledged);
         self.transfer.note_congestion(self.stream.congestion());
     }

@@ -39,13 +39,13 @@ pub(crate) struct ActiveTransfer {
     failure: Mutex<Option<DataError>>,
     evidence: Mutex<Evidence>,
     /// The streams of a MODE E sender.
-    lanes: StreamSet,
+    stream_set: StreamSet,
     /// Streams in use now.
     streams: AtomicU64,
     /// Bytes of this transfer that the peers of ended streams had acknowledged.
     acknowledged_before: AtomicU64,
     /// The most memory that the streams' sockets held at one moment, bytes.
-    most_held: AtomicU64,
+    peak_memory: AtomicU64,
     remark: Mutex<Option<String>>,
     first_connection: Mutex<Option<Instant>>,
 }
@@ -76,10 +76,10 @@ impl ActiveTransfer {
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
             evidence: Mutex::new(Evidence::for_role(role)),
-            lanes: StreamSet::default(),
+            stream_set: StreamSet::default(),
             streams: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
-            most_held: AtomicU64::new(0),
+            peak_memory: AtomicU64::new(0),
             remark: Mutex::new(None),
             first_connection: Mutex::new(None),
         })
@@ -132,15 +132,15 @@ impl ActiveTransfer {
     /// Takes `n` bytes from the rate limit and sleeps as long as it requires.
     pub(crate) fn throttle(&self, n: usize) -> Result<(), DataError> {
         match &self.rate {
-            Some(rate) => self.pause(rate.take(n as u64)),
+            Some(rate) => self.sleep(rate.take(n as u64)),
             None => Ok(()),
         }
     }
 
     /// Sleeps without counting as stalled. Ends early when the transfer must stop.
-    fn pause(&self, pause: Duration) -> Result<(), DataError> {
+    fn sleep(&self, duration: Duration) -> Result<(), DataError> {
         let _hold = self.clock.pause();
-        let until = Instant::now() + pause;
+        let until = Instant::now() + duration;
         loop {
             self.check()?;
             let left = until.saturating_duration_since(Instant::now());
@@ -189,7 +189,7 @@ impl ActiveTransfer {
 
     /// See [`StreamSet`].
     pub(crate) fn stream_set(&self) -> &StreamSet {
-        &self.lanes
+        &self.stream_set
     }
 
     /// Records the number of active streams towards the end.
@@ -210,7 +210,7 @@ impl ActiveTransfer {
 
     /// Records the memory of all streams' sockets at this moment, bytes.
     pub(crate) fn note_memory(&self, bytes: u64) {
-        self.most_held.fetch_max(bytes, Ordering::Relaxed);
+        self.peak_memory.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Sets the report's remark about host limits. The first one is kept.
@@ -237,7 +237,7 @@ impl ActiveTransfer {
         evidence.bytes = self.moved.into_inner();
         evidence.elapsed =
             lock(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
-        evidence.socket_memory_bytes = self.most_held.into_inner();
+        evidence.socket_memory_bytes = self.peak_memory.into_inner();
         if evidence.final_streams == 0 {
             // Nobody recorded the last number: assume all streams.
             evidence.final_streams = evidence.peak_streams;

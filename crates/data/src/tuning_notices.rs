@@ -15,7 +15,7 @@ use crate::locks::lock;
 use crate::os::wake::WakeEvent;
 
 /// Most decisions kept until somebody reads them. The oldest are dropped first.
-const MOST_DECISIONS: usize = 4096;
+const MAX_DECISIONS: usize = 4096;
 
 /// The part of [`TransferControl`](crate::job::TransferControl) that the sizing thread writes.
 #[derive(Debug, Default)]
@@ -27,10 +27,10 @@ pub(crate) struct TuningNotices {
     limiter: Mutex<Option<Limiter>>,
     listener: Mutex<ResizeListener>,
     /// Buffer size announced by the peer, bytes; 0: none yet.
-    followed: AtomicU64,
+    peer_size: AtomicU64,
     /// The host limit that restricts a stream, if there is one.
-    bound: Mutex<Option<HostBound>>,
-    bell: Mutex<Weak<WakeEvent>>,
+    host_limit: Mutex<Option<HostBound>>,
+    wake_event: Mutex<Weak<WakeEvent>>,
 }
 
 /// Callback that receives this end's new buffer sizes.
@@ -46,59 +46,59 @@ impl fmt::Debug for ResizeListener {
 
 impl TuningNotices {
     /// Starts a transfer. `wake` wakes its sizing thread.
-    pub(crate) fn on_transfer_start(&self, bell: &Arc<WakeEvent>) {
-        *lock(&self.bound) = None;
+    pub(crate) fn on_transfer_start(&self, wake_event: &Arc<WakeEvent>) {
+        *lock(&self.host_limit) = None;
         *lock(&self.limiter) = None;
-        *lock(&self.bell) = Arc::downgrade(bell);
+        *lock(&self.wake_event) = Arc::downgrade(wake_event);
     }
 
     /// Ends a transfer and forgets the size that the peer announced for it. (A size for the next
     /// transfer may arrive before that transfer starts here, so it is not cleared at the start.)
     pub(crate) fn on_transfer_end(&self) {
-        self.followed.store(0, Ordering::SeqCst);
+        self.peer_size.store(0, Ordering::SeqCst);
     }
 
     /// Wakes the sizing thread: a stream was added, or the peer announced a size.
     pub(crate) fn wake(&self) {
-        if let Some(bell) = lock(&self.bell).upgrade() {
-            bell.wake();
+        if let Some(wake_event) = lock(&self.wake_event).upgrade() {
+            wake_event.wake();
         }
     }
 
     /// See [`TransferControl::on_resize`](crate::job::TransferControl::on_resize).
-    pub(crate) fn on_resize(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
-        lock(&self.listener).0 = Some(Arc::new(tell));
+    pub(crate) fn on_resize(&self, report: impl Fn(u64) + Send + Sync + 'static) {
+        lock(&self.listener).0 = Some(Arc::new(report));
     }
 
     /// Reports the new size of this end's buffers, bytes.
     pub(crate) fn report_resize(&self, bytes: u64) {
         // The callback may block, so it runs without the lock.
         let listener = lock(&self.listener).0.clone();
-        if let Some(tell) = listener {
-            tell(bytes);
+        if let Some(report) = listener {
+            report(bytes);
         }
     }
 
     /// See [`TransferControl::follow_peer_size`](crate::job::TransferControl::follow_peer_size).
     pub(crate) fn follow_peer_size(&self, bytes: u64) {
-        self.followed.store(bytes, Ordering::SeqCst);
+        self.peer_size.store(bytes, Ordering::SeqCst);
         self.wake();
     }
 
     /// The size announced by the peer, bytes.
     pub(crate) fn peer_size(&self) -> Option<u64> {
-        Some(self.followed.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
+        Some(self.peer_size.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
     }
 
     /// Sets the host limit that restricts a stream now. With several streams it is the one of the
     /// fastest stream.
-    pub(crate) fn set_host_limit(&self, bound: Option<HostBound>) {
-        *lock(&self.bound) = bound;
+    pub(crate) fn set_host_limit(&self, host_limit: Option<HostBound>) {
+        *lock(&self.host_limit) = host_limit;
     }
 
     /// See [`TransferControl::host_limit`](crate::job::TransferControl::host_limit).
     pub(crate) fn host_limit(&self) -> Option<HostBound> {
-        *lock(&self.bound)
+        *lock(&self.host_limit)
     }
 
     /// Adds a decision about buffers.
@@ -135,7 +135,7 @@ impl TuningNotices {
 
 /// Appends a decision. Drops the oldest at the bound, because readers want the present state.
 fn push<T>(decisions: &mut VecDeque<T>, decision: T) {
-    if decisions.len() == MOST_DECISIONS {
+    if decisions.len() == MAX_DECISIONS {
         decisions.pop_front();
     }
     decisions.push_back(decision);
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn decisions_are_bounded_and_the_oldest_are_dropped() {
-        let board = TuningNotices::default();
+        let notices = TuningNotices::default();
         for stream in 0..10_000 {
-            board.push_decision(BufferDecision {
+            notices.push_decision(BufferDecision {
                 stream,
                 at: Duration::ZERO,
                 setting: None,
@@ -158,52 +158,52 @@ mod tests {
                 reason: String::new(),
             });
         }
-        let kept = board.take_decisions();
-        assert_eq!(kept.len(), MOST_DECISIONS);
+        let kept = notices.take_decisions();
+        assert_eq!(kept.len(), MAX_DECISIONS);
         assert_eq!(kept.last().unwrap().stream, 9_999);
-        assert!(board.take_decisions().is_empty());
+        assert!(notices.take_decisions().is_empty());
     }
 
     #[test]
     fn a_size_announced_in_an_earlier_transfer_is_forgotten() {
-        let board = TuningNotices::default();
-        let bell = Arc::new(WakeEvent::new().unwrap());
-        board.on_transfer_start(&bell);
-        board.follow_peer_size(1 << 20);
-        board.on_transfer_end();
-        assert_eq!(board.peer_size(), None);
+        let notices = TuningNotices::default();
+        let wake_event = Arc::new(WakeEvent::new().unwrap());
+        notices.on_transfer_start(&wake_event);
+        notices.follow_peer_size(1 << 20);
+        notices.on_transfer_end();
+        assert_eq!(notices.peer_size(), None);
     }
 
     #[test]
     fn a_size_announced_before_the_transfer_starts_here_is_kept() {
-        let board = TuningNotices::default();
-        board.follow_peer_size(2 << 20);
-        board.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
-        assert_eq!(board.peer_size(), Some(2 << 20));
+        let notices = TuningNotices::default();
+        notices.follow_peer_size(2 << 20);
+        notices.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
+        assert_eq!(notices.peer_size(), Some(2 << 20));
     }
 
     #[test]
     fn the_host_limit_of_an_earlier_transfer_is_cleared() {
-        let board = TuningNotices::default();
-        let bound = HostBound {
+        let notices = TuningNotices::default();
+        let host_limit = HostBound {
             limiter: Limiter::ReceiveWindow,
             max_in_flight: 1 << 20,
             stream_bps: 1_000_000,
         };
-        board.set_host_limit(Some(bound));
-        assert_eq!(board.host_limit(), Some(bound));
-        board.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
-        assert_eq!(board.host_limit(), None);
+        notices.set_host_limit(Some(host_limit));
+        assert_eq!(notices.host_limit(), Some(host_limit));
+        notices.on_transfer_start(&Arc::new(WakeEvent::new().unwrap()));
+        assert_eq!(notices.host_limit(), None);
     }
 
     #[test]
     fn a_size_is_reported_only_to_a_registered_callback() {
-        let board = TuningNotices::default();
-        board.report_resize(7);
-        let heard = Arc::new(AtomicU64::new(0));
-        let ear = Arc::clone(&heard);
-        board.on_resize(move |bytes| ear.store(bytes, Ordering::SeqCst));
-        board.report_resize(8);
-        assert_eq!(heard.load(Ordering::SeqCst), 8);
+        let notices = TuningNotices::default();
+        notices.report_resize(7);
+        let reported = Arc::new(AtomicU64::new(0));
+        let reported_size = Arc::clone(&reported);
+        notices.on_resize(move |bytes| reported_size.store(bytes, Ordering::SeqCst));
+        notices.report_resize(8);
+        assert_eq!(reported.load(Ordering::SeqCst), 8);
     }
 }

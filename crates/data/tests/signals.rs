@@ -51,16 +51,16 @@ fn interrupted<T>(work: impl FnOnce() -> T) -> T {
     let set = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
     let before = HANDLED.load(Ordering::Relaxed);
-    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let done = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 signal_others();
                 std::thread::sleep(GAP);
             }
         });
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        over.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         done
     });
     let handled = HANDLED.load(Ordering::Relaxed) - before;

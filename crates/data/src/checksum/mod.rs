@@ -53,14 +53,14 @@ impl ChecksumHasher {
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            HasherState::Adler32(sum) => sum.write(bytes),
-            HasherState::Crc(sum) => sum.update(bytes),
-            HasherState::Md5(sum) => sum.update(bytes),
-            HasherState::Sha1(sum) => sum.update(bytes),
-            HasherState::Sha256(sum) => sum.update(bytes),
-            HasherState::Sha512(sum) => sum.update(bytes),
-            HasherState::Blake3(sum) => {
-                sum.update(bytes);
+            HasherState::Adler32(hasher) => hasher.write(bytes),
+            HasherState::Crc(hasher) => hasher.update(bytes),
+            HasherState::Md5(hasher) => hasher.update(bytes),
+            HasherState::Sha1(hasher) => hasher.update(bytes),
+            HasherState::Sha256(hasher) => hasher.update(bytes),
+            HasherState::Sha512(hasher) => hasher.update(bytes),
+            HasherState::Blake3(hasher) => {
+                hasher.update(bytes);
             }
         }
     }
@@ -68,13 +68,13 @@ impl ChecksumHasher {
     /// The checksum in lower-case hex.
     pub fn finish(self) -> String {
         match self.state {
-            HasherState::Adler32(sum) => format!("{:08x}", sum.finish()),
-            HasherState::Crc(sum) => format!("{:08x}", sum.finalize()),
-            HasherState::Md5(sum) => hex(&sum.finalize()),
-            HasherState::Sha1(sum) => hex(&sum.finalize()),
-            HasherState::Sha256(sum) => hex(&sum.finalize()),
-            HasherState::Sha512(sum) => hex(&sum.finalize()),
-            HasherState::Blake3(sum) => sum.finalize().to_hex().to_string(),
+            HasherState::Adler32(hasher) => format!("{:08x}", hasher.finish()),
+            HasherState::Crc(hasher) => format!("{:08x}", hasher.finalize()),
+            HasherState::Md5(hasher) => hex(&hasher.finalize()),
+            HasherState::Sha1(hasher) => hex(&hasher.finalize()),
+            HasherState::Sha256(hasher) => hex(&hasher.finalize()),
+            HasherState::Sha512(hasher) => hex(&hasher.finalize()),
+            HasherState::Blake3(hasher) => hasher.finalize().to_hex().to_string(),
         }
     }
 }
@@ -164,8 +164,8 @@ pub fn combine_checksums<'p>(
     parts: impl IntoIterator<Item = (&'p str, u64)>,
 ) -> Option<String> {
     let empty = PartialChecksum::empty(algorithm)?;
-    let joined = parts.into_iter().try_fold(empty, |all, (sum, len)| {
-        let value = u32::from_str_radix(sum, 16).ok()?;
+    let joined = parts.into_iter().try_fold(empty, |all, (checksum, len)| {
+        let value = u32::from_str_radix(checksum, 16).ok()?;
         Some(all.combine(PartialChecksum {
             value,
             len,
@@ -179,7 +179,7 @@ pub fn combine_checksums<'p>(
 /// fraction of combining two of them.
 pub(crate) struct PartialHasher {
     kind: CombinableAlgorithm,
-    sum: PartialHasherState,
+    state: PartialHasherState,
     len: u64,
 }
 
@@ -203,13 +203,13 @@ impl std::fmt::Debug for PartialHasher {
 impl PartialHasher {
     /// A checksum of no bytes, with the same algorithm as `piece`.
     pub(crate) fn same_algorithm(piece: PartialChecksum) -> Self {
-        let sum = match piece.kind.crc() {
+        let state = match piece.kind.crc() {
             None => PartialHasherState::Adler32(simd_adler32::Adler32::new()),
             Some(which) => PartialHasherState::Crc(crc_fast::Digest::new(which)),
         };
         Self {
             kind: piece.kind,
-            sum,
+            state,
             len: 0,
         }
     }
@@ -221,18 +221,18 @@ impl PartialHasher {
 
     /// Adds bytes.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
-        match &mut self.sum {
-            PartialHasherState::Adler32(sum) => sum.write(bytes),
-            PartialHasherState::Crc(sum) => sum.update(bytes),
+        match &mut self.state {
+            PartialHasherState::Adler32(hasher) => hasher.write(bytes),
+            PartialHasherState::Crc(hasher) => hasher.update(bytes),
         }
         self.len += bytes.len() as u64;
     }
 
     /// The checksum of the whole run.
     pub(crate) fn finish(self) -> PartialChecksum {
-        let value = match self.sum {
-            PartialHasherState::Adler32(sum) => sum.finish(),
-            PartialHasherState::Crc(sum) => low_half(sum.finalize()),
+        let value = match self.state {
+            PartialHasherState::Adler32(hasher) => hasher.finish(),
+            PartialHasherState::Crc(hasher) => low_half(hasher.finalize()),
         };
         PartialChecksum {
             kind: self.kind,
@@ -252,7 +252,7 @@ fn low_half(crc: u64) -> u32 {
 /// both halves are sums modulo the same prime).
 fn combine_adler32(first: u32, second: u32, len: u64) -> u32 {
     const PRIME: u64 = 65_521;
-    let split = |sum: u32| (u64::from(sum & 0xffff), u64::from(sum >> 16));
+    let split = |value: u32| (u64::from(value & 0xffff), u64::from(value >> 16));
     let ((a1, b1), (a2, b2)) = (split(first), split(second));
     // The second run started with a = 1, which is subtracted once (`PRIME - 1`).
     let a = (a1 + a2 + PRIME - 1) % PRIME;
@@ -261,7 +261,7 @@ fn combine_adler32(first: u32, second: u32, len: u64) -> u32 {
 }
 
 /// Bytes of a stored file read in one call.
-const STEP: usize = 1 << 20;
+const READ_SIZE: usize = 1 << 20;
 
 /// A checksum of stored bytes that can pause between two reads.
 #[derive(Debug, Clone)]
@@ -295,10 +295,10 @@ impl SourceChecksum {
         source: &dyn Source,
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, DataError> {
-        let mut buffer = PageBuffer::new(STEP);
+        let mut buffer = PageBuffer::new(READ_SIZE);
         loop {
             let left = self.length.map_or(u64::MAX, |length| length - self.done);
-            let want = usize::try_from(left).unwrap_or(STEP).min(STEP);
+            let want = usize::try_from(left).unwrap_or(READ_SIZE).min(READ_SIZE);
             let at = self.offset.checked_add(self.done).filter(|_| want > 0);
             let n = match at {
                 None => 0,

@@ -11,7 +11,7 @@ use super::sockopt;
 
 /// Requested size: more than any host allows by default, and small enough to be doubled without
 /// overflow.
-const ASKED: i32 = 1 << 30;
+const REQUESTED_SIZE: i32 = 1 << 30;
 
 /// The limits that apply to this process now. Values that cannot be read (`/proc` not mounted) are
 /// measured with a test socket, or taken from the kernel's documented defaults. Takes about 25
@@ -65,16 +65,16 @@ fn settable() -> io::Result<SettableSizes> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None))?;
     let fd = socket.as_fd();
-    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, ASKED)?;
-    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, ASKED)?;
+    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, REQUESTED_SIZE)?;
+    sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, REQUESTED_SIZE)?;
     let receive_unforced = reported(fd, libc::SO_RCVBUF)?;
-    let forced = sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ASKED).is_ok()
+    let forced = sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, REQUESTED_SIZE).is_ok()
         // Both directions must be permitted: CAP_NET_ADMIN is needed for each.
-        && sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ASKED).is_ok();
-    let own = if forced { own_limit() } else { u64::MAX };
+        && sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, REQUESTED_SIZE).is_ok();
+    let own_limit = if forced { own_limit() } else { u64::MAX };
     Ok(SettableSizes {
-        send: reported(fd, libc::SO_SNDBUF)?.min(own),
-        receive: reported(fd, libc::SO_RCVBUF)?.min(own),
+        send: reported(fd, libc::SO_SNDBUF)?.min(own_limit),
+        receive: reported(fd, libc::SO_RCVBUF)?.min(own_limit),
         receive_unforced,
         forced,
     })

@@ -16,7 +16,7 @@ pub use tcp_info::TcpInfo;
 
 /// Buffers of at least this size get their own mapping, bytes.
 #[cfg(target_env = "gnu")]
-const MAPPED: libc::c_int = 4 << 20;
+const MMAP_THRESHOLD: libc::c_int = 4 << 20;
 
 /// Makes large buffers (4 MiB and more) return to the system when they are freed. By default glibc
 /// raises its mmap threshold with the first freed buffer, and keeps later ones in the arena of each
@@ -25,5 +25,5 @@ const MAPPED: libc::c_int = 4 << 20;
 pub fn return_large_buffers() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two integers, touches no memory of ours, and locks the allocator.
-    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED) };
+    let _ = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD) };
 }

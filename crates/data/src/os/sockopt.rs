@@ -140,8 +140,8 @@ pub(crate) fn is_locked(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<
 /// Linux before 5.15 does not know the option.
 pub fn unlock_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<()> {
     let locked = get_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
-    let rest = locked & !buffer.lock_bit();
-    set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, rest)
+    let remaining = locked & !buffer.lock_bit();
+    set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, remaining)
 }
 
 /// Grows an unlocked receive buffer until it holds a window of `bytes`, at most half of the largest
@@ -197,8 +197,8 @@ mod tests {
             assert_eq!(reported, 100_000);
             assert_eq!(buffer_size(socket.as_fd(), buffer).unwrap(), 100_000);
             // A size that no system allows is reduced, not refused.
-            let most = set_buffer(socket.as_fd(), buffer, u64::MAX).unwrap();
-            assert!((100_000..1 << 31).contains(&most), "{most}");
+            let largest = set_buffer(socket.as_fd(), buffer, u64::MAX).unwrap();
+            assert!((100_000..1 << 31).contains(&largest), "{largest}");
         }
     }
 

@@ -64,13 +64,13 @@ pub fn wait_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
 /// Whether the peer of a connected socket has closed its side or reset the connection, as far as
 /// this host knows. Unread input does not hide it (POLLRDHUP, poll(2)).
 pub fn has_hung_up(socket: impl AsFd) -> bool {
-    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
     let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::RDHUP)];
     let at_once = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(gone)
+    poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(closed)
 }
 
 #[cfg(test)]

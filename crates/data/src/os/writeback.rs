@@ -34,11 +34,16 @@ pub(crate) fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io:
 /// As [`start_writeback`]. Reported once per open file.
 pub(crate) fn check_writeback_errors(file: BorrowedFd<'_>) -> io::Result<()> {
     // A range beyond every file has no page to wait for, but the call still checks the error state.
-    sync_range(file, BEYOND, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+    sync_range(
+        file,
+        OFFSET_BEYOND_ANY_FILE,
+        1,
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE,
+    )
 }
 
 /// An offset that no file reaches.
-const BEYOND: u64 = 1 << 62;
+const OFFSET_BEYOND_ANY_FILE: u64 = 1 << 62;
 
 fn sync_range(file: BorrowedFd<'_>, offset: u64, len: u64, flags: u32) -> io::Result<()> {
     let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);

@@ -26,21 +26,21 @@ struct ControlMessageBuffer([u8; 128]);
 /// sends `first..=last`, counted from 0 over the successful zero-copy sends on this socket. `None`
 /// when there is none now.
 pub fn read_completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
-    let mut room = ControlMessageBuffer([0; 128]);
+    let mut buffer = ControlMessageBuffer([0; 128]);
     // SAFETY: msghdr is plain data for which all-zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_control = room.0.as_mut_ptr().cast();
-    message.msg_controllen = room.0.len() as _;
+    message.msg_control = buffer.0.as_mut_ptr().cast();
+    message.msg_controllen = buffer.0.len() as _;
     // SAFETY: `message` points at `room`, which outlives the call and has the length stated; no
     // name or data buffers are given.
-    let got = unsafe {
+    let result = unsafe {
         libc::recvmsg(
             fd.as_raw_fd(),
             &raw mut message,
             libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
         )
     };
-    if got < 0 {
+    if result < 0 {
         let error = io::Error::last_os_error();
         return match error.kind() {
             io::ErrorKind::WouldBlock => Ok(None),

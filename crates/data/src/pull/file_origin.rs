@@ -41,7 +41,7 @@ struct FileRangeReader<'s> {
 
 impl FileRangeReader<'_> {
     /// The part of `len` bytes that lies before the end of the range.
-    fn room(&self, len: usize) -> usize {
+    fn max_len(&self, len: usize) -> usize {
         let left = self.end.map_or(u64::MAX, |end| end.saturating_sub(self.at));
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
     }
@@ -54,8 +54,8 @@ impl RangeReader for FileRangeReader<'_> {
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let room = self.room(buf.len());
-        let n = self.source.read_at(self.at, &mut buf[..room])?;
+        let max_len = self.max_len(buf.len());
+        let n = self.source.read_at(self.at, &mut buf[..max_len])?;
         self.at += n as u64;
         Ok(n)
     }
@@ -69,15 +69,15 @@ impl RangeReader for FileRangeReader<'_> {
         len: usize,
     ) -> Option<io::Result<usize>> {
         let from = self.source.fd()?;
-        let (mut at, mut offset, room) = (self.at, offset, self.room(len));
-        match copy_file_range(from, Some(&mut at), to, Some(&mut offset), room) {
+        let (mut at, mut offset, max_len) = (self.at, offset, self.max_len(len));
+        match copy_file_range(from, Some(&mut at), to, Some(&mut offset), max_len) {
             // Some file systems return 0 for files from which they cannot copy (procfs).
-            Ok(0) if room > 0 => None,
+            Ok(0) if max_len > 0 => None,
             Ok(n) => {
                 self.at = at;
                 Some(Ok(n))
             }
-            Err(e) if cannot(e) => None,
+            Err(e) if is_unsupported(e) => None,
             Err(e) => Some(Err(e.into())),
         }
     }
@@ -85,7 +85,7 @@ impl RangeReader for FileRangeReader<'_> {
 
 /// Whether the file system or the kernel does not support the call for these two files
 /// (copy_file_range(2), ioctl_ficlone(2)).
-fn cannot(error: Errno) -> bool {
+fn is_unsupported(error: Errno) -> bool {
     matches!(
         error,
         Errno::XDEV
@@ -116,7 +116,7 @@ pub fn clone_file(
     let (Some(source), Some(sink)) = (from.fd(), to.fd()) else {
         return Ok(None);
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     if !to.is_seekable() || length == 0 || !from.len().is_ok_and(|len| len == Some(length)) {
         return Ok(None);
     }
@@ -124,7 +124,7 @@ pub fn clone_file(
     to.begin().map_err(written)?;
     match ioctl_ficlone(sink, source) {
         Ok(()) => {}
-        Err(e) if cannot(e) => return Ok(None),
+        Err(e) if is_unsupported(e) => return Ok(None),
         Err(e) => return Err(written(e.into())),
     }
     to.spliced(0, length).map_err(written)?;
@@ -135,7 +135,7 @@ pub fn clone_file(
         shares_blocks: true,
         evidence: Evidence {
             bytes: length,
-            elapsed: begun.elapsed(),
+            elapsed: started.elapsed(),
             ..Evidence::default()
         },
         ..TransferReport::default()

@@ -126,10 +126,10 @@ pub fn run(
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, DataError> {
     let transfer = ActiveTransfer::new(Role::Receiver, settings, control)?;
-    let most = plan.missing.as_ref().map(RangeSet::byte_count);
+    let max_bytes = plan.missing.as_ref().map(RangeSet::byte_count);
     let moving = || {
         let readers = match &plan.missing {
-            Some(missing) if sink.is_seekable() => settings.streams.min(pieces(missing, plan)),
+            Some(missing) if sink.is_seekable() => settings.streams.min(read_pieces(missing, plan)),
             _ => 1,
         };
         // Only checksums that cannot be combined need the bytes in order, and only several readers
@@ -137,7 +137,7 @@ pub fn run(
         let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
         let view = plan.view.clone().filter(|_| ordered && readers > 1);
         let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
-        let sum = TransferChecksum::read_back(settings.checksum, view, origin);
+        let checksum = TransferChecksum::read_back(settings.checksum, view, origin);
         let go_on = || transfer.check().is_ok();
         let work = PullTask {
             from,
@@ -146,12 +146,12 @@ pub fn run(
             settings,
             control,
             transfer: &transfer,
-            sum: &sum,
+            checksum: &checksum,
         };
-        sum.run_with_follower(go_on, || work.read_missing(readers))?;
-        Ok(sum.finish())
+        checksum.run_with_follower(go_on, || work.read_missing(readers))?;
+        Ok(checksum.finish())
     };
-    let receive = || match most.is_some_and(|bytes| bytes <= MAX_STEP as u64) {
+    let receive = || match max_bytes.is_some_and(|bytes| bytes <= MAX_STEP as u64) {
         // A checkpoint thread would take longer than such a small file. Its bytes are safe only
         // after the caller has synced the whole.
         true => {
@@ -163,15 +163,15 @@ pub fn run(
         false => checkpoint::run_with_checkpoints(&transfer, sink, moving),
     };
     let result = transfer.check().and_then(|()| match from.is_networked() {
-        true => sizing::run_with_sizing(&transfer, settings, Role::Receiver, most, receive),
+        true => sizing::run_with_sizing(&transfer, settings, Role::Receiver, max_bytes, receive),
         false => receive(),
     });
     transfer.finish(result)
 }
 
-fn pieces(missing: &RangeSet, plan: &PullPlan) -> usize {
-    let pieces = missing.byte_count().div_ceil(plan.piece.max(1)).max(1);
-    usize::try_from(pieces).unwrap_or(usize::MAX)
+fn read_pieces(missing: &RangeSet, plan: &PullPlan) -> usize {
+    let read_pieces = missing.byte_count().div_ceil(plan.piece.max(1)).max(1);
+    usize::try_from(read_pieces).unwrap_or(usize::MAX)
 }
 
 /// State that the readers of one transfer share.
@@ -182,27 +182,27 @@ struct PullTask<'w> {
     settings: &'w TransferSettings,
     control: &'w Arc<TransferControl>,
     transfer: &'w ActiveTransfer,
-    sum: &'w TransferChecksum,
+    checksum: &'w TransferChecksum,
 }
 
 impl PullTask<'_> {
     /// Pulls everything that is missing.
     fn read_missing(&self, readers: usize) -> Result<(), DataError> {
-        let least = self.from.min_piece();
+        let min_piece = self.from.min_piece();
         let supply = self.plan.missing.as_ref().map(SendCursor::ranges);
         let Some(SendCursor::Ranges { left, .. }) = &supply else {
             #[expect(
                 clippy::redundant_closure_for_method_calls,
                 reason = "a method reference would fix one lifetime"
             )]
-            return self.run_worker(|lane| lane.until_the_end());
+            return self.run_worker(|worker| worker.read_to_end());
         };
         if readers > 1 {
             self.run_parallel(left, readers)?;
         }
         // A single reader, or the pieces left by readers that could not start.
         while !lock(left).is_empty() {
-            self.run_worker(|lane| lane.pieces(left, (1, least), &mut |_| false))?;
+            self.run_worker(|worker| worker.read_pieces(left, (1, min_piece), &mut |_| false))?;
         }
         Ok(())
     }
@@ -216,11 +216,12 @@ impl PullTask<'_> {
                     .spawn_scoped(scope, move || {
                         // The server probably accepts no further connections from here. With any
                         // other cause, the last reader meets the same error and reports it.
-                        let mut gives_way = |error: &DataError| {
+                        let mut may_leave = |error: &DataError| {
                             tracing::debug!(%error, "one reader fewer");
                             self.from.is_networked()
                         };
-                        let done = self.run_worker(|lane| lane.pieces(left, cut, &mut gives_way));
+                        let done =
+                            self.run_worker(|worker| worker.read_pieces(left, cut, &mut may_leave));
                         if let Err(error) = done {
                             self.transfer.fail(error);
                         }
@@ -243,17 +244,17 @@ impl PullTask<'_> {
         &self,
         part: impl FnOnce(&mut PullWorker<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        let mut lane = PullWorker::new(self)?;
-        lane.reader.join_transfer(ReaderContext {
+        let mut worker = PullWorker::new(self)?;
+        worker.reader.join_transfer(ReaderContext {
             settings: self.settings,
             control: self.control,
             stop: self.transfer.stop_wake(),
         });
         self.transfer.on_stream_start();
-        let done = part(&mut lane);
-        let mut accounts = lane.reader.leave_transfer();
-        accounts.store_time += lane.in_store;
-        accounts.wire_time += lane.on_wire;
+        let done = part(&mut worker);
+        let mut accounts = worker.reader.leave_transfer();
+        accounts.store_time += worker.store_time;
+        accounts.wire_time += worker.wire_time;
         self.transfer.add_stream(&accounts);
         self.transfer.on_stream_end(0);
         done
@@ -267,13 +268,13 @@ struct PullWorker<'t> {
     sink: &'t Arc<dyn Sink>,
     plan: &'t PullPlan,
     transfer: &'t ActiveTransfer,
-    tap: StreamChecksum<'t>,
+    checksum_part: StreamChecksum<'t>,
     buffer: PageBuffer,
     /// The kernel may copy the bytes, because no checksum needs to see them.
-    unseen: bool,
+    may_bypass_memory: bool,
     /// Time that this thread spent in the store, and time that it waited for the network.
-    in_store: Duration,
-    on_wire: Duration,
+    store_time: Duration,
+    wire_time: Duration,
 }
 
 impl<'t> PullWorker<'t> {
@@ -286,25 +287,26 @@ impl<'t> PullWorker<'t> {
             sink,
             plan: work.plan,
             transfer: work.transfer,
-            tap: work.sum.stream_checksum(),
+            checksum_part: work.checksum.stream_checksum(),
             buffer: PageBuffer::new(work.transfer.step()),
-            unseen: !work.sum.needs_bytes() && sink.is_seekable(),
-            in_store: Duration::ZERO,
-            on_wire: Duration::ZERO,
+            may_bypass_memory: !work.checksum.needs_bytes() && sink.is_seekable(),
+            store_time: Duration::ZERO,
+            wire_time: Duration::ZERO,
         })
     }
 
     /// Reads piece after piece until none is left. The pieces are cut for so many readers, and are
     /// not smaller than so many bytes. If `gives_way` accepts the error, a reader that cannot start
     /// returns its piece to the others and ends.
-    fn pieces(
+    fn read_pieces(
         &mut self,
         left: &Mutex<RemainingRanges>,
-        (readers, least): (usize, u64),
-        gives_way: &mut dyn FnMut(&DataError) -> bool,
+        (readers, min_piece): (usize, u64),
+        may_leave: &mut dyn FnMut(&DataError) -> bool,
     ) -> Result<(), DataError> {
-        let mut begun = false;
-        while let Some(part) = SendCursor::next_at_least(left, self.plan.piece, readers, least) {
+        let mut started = false;
+        while let Some(part) = SendCursor::next_at_least(left, self.plan.piece, readers, min_piece)
+        {
             let ByteRange { start, end } = part.range;
             let origin = self.plan.origin;
             let asked = self.ask(
@@ -312,36 +314,36 @@ impl<'t> PullWorker<'t> {
                 Some(origin.saturating_add(end)),
             );
             match asked {
-                Err(error) if !begun && self.transfer.check().is_ok() && gives_way(&error) => {
+                Err(error) if !started && self.transfer.check().is_ok() && may_leave(&error) => {
                     lock(left).return_range(part.range);
                     return Ok(());
                 }
                 asked => asked?,
             }
-            begun = true;
-            let mut at = start;
-            while at < end {
-                let n = self.step(at, end - at)?;
+            started = true;
+            let mut offset = start;
+            while offset < end {
+                let n = self.step(offset, end - offset)?;
                 if n == 0 {
                     return Err(DataError::Shrunk {
                         what: self.from.name(),
-                        at: origin.saturating_add(at),
+                        at: origin.saturating_add(offset),
                         expected: origin.saturating_add(end),
                     });
                 }
-                at += n;
+                offset += n;
             }
         }
         Ok(())
     }
 
-    fn until_the_end(&mut self) -> Result<(), DataError> {
+    fn read_to_end(&mut self) -> Result<(), DataError> {
         self.ask(self.plan.origin, None)?;
-        let mut at = 0;
+        let mut offset = 0;
         loop {
-            match self.step(at, u64::MAX)? {
+            match self.step(offset, u64::MAX)? {
                 0 => return Ok(()),
-                n => at += n,
+                n => offset += n,
             }
         }
     }
@@ -350,66 +352,66 @@ impl<'t> PullWorker<'t> {
         let Self {
             reader, transfer, ..
         } = self;
-        let begun = Instant::now();
+        let started = Instant::now();
         let asked = retry_until_stalled(self.from, transfer, || reader.request(start, end));
-        self.waited(begun);
+        self.account_wait(started);
         asked
     }
 
     /// Adds the time since `begun` to the account of the origin: network or store.
-    fn waited(&mut self, begun: Instant) {
+    fn account_wait(&mut self, started: Instant) {
         match self.from.is_networked() {
-            true => self.on_wire += begun.elapsed(),
-            false => self.in_store += begun.elapsed(),
+            true => self.wire_time += started.elapsed(),
+            false => self.store_time += started.elapsed(),
         }
     }
 
     /// Moves up to `most` bytes to offset `at` of the store. Returns their number, 0 at the end.
-    fn step(&mut self, at: u64, most: u64) -> Result<u64, DataError> {
+    fn step(&mut self, offset: u64, max_bytes: u64) -> Result<u64, DataError> {
         self.transfer.check()?;
-        let len = usize::try_from(most)
+        let len = usize::try_from(max_bytes)
             .unwrap_or(usize::MAX)
             .min(self.transfer.step());
-        let n = match self.hand_over(at, len)? {
+        let n = match self.hand_over(offset, len)? {
             Some(n) => n,
-            None => self.copy(at, len)?,
+            None => self.copy(offset, len)?,
         };
-        let end = at + n as u64;
+        let end = offset + n as u64;
         if n > 0 {
             self.transfer.clock().note_progress();
-            self.transfer.control().add_stored(at, end);
-            self.tap.stored(at, end);
+            self.transfer.control().add_stored(offset, end);
+            self.checksum_part.stored(offset, end);
             self.transfer.add_moved(n as u64);
             self.transfer.throttle(n)?;
         }
         Ok(n as u64)
     }
 
-    fn hand_over(&mut self, at: u64, len: usize) -> Result<Option<usize>, DataError> {
-        let Some(to) = self.sink.fd().filter(|_| self.unseen) else {
+    fn hand_over(&mut self, offset: u64, len: usize) -> Result<Option<usize>, DataError> {
+        let Some(to) = self.sink.fd().filter(|_| self.may_bypass_memory) else {
             return Ok(None);
         };
         let written = |e| DataError::write(&**self.sink, e);
         // The sink may have to prepare itself before its first byte.
         self.sink.begin().map_err(written)?;
         let _hold = self.transfer.clock().pause();
-        let begun = Instant::now();
-        let moved = self.reader.copy_to_file(to, at, len);
-        self.in_store += begun.elapsed();
+        let started = Instant::now();
+        let moved = self.reader.copy_to_file(to, offset, len);
+        self.store_time += started.elapsed();
         match moved {
             None => {
-                self.unseen = false;
+                self.may_bypass_memory = false;
                 Ok(None)
             }
             Some(moved) => {
                 let n = moved.map_err(written)?;
-                self.sink.spliced(at, n as u64).map_err(written)?;
+                self.sink.spliced(offset, n as u64).map_err(written)?;
                 Ok(Some(n))
             }
         }
     }
 
-    fn copy(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
+    fn copy(&mut self, offset: u64, len: usize) -> Result<usize, DataError> {
         let Self {
             reader,
             buffer,
@@ -417,16 +419,16 @@ impl<'t> PullWorker<'t> {
             ..
         } = self;
         let buf = &mut buffer.as_mut()[..len];
-        let begun = Instant::now();
+        let started = Instant::now();
         let read = retry_until_stalled(self.from, transfer, || reader.read(buf));
-        self.waited(begun);
+        self.account_wait(started);
         let n = read?;
         let bytes = &self.buffer.as_ref()[..n];
-        self.tap.add(at, bytes);
+        self.checksum_part.add(offset, bytes);
         let _hold = self.transfer.clock().pause();
-        let begun = Instant::now();
-        let written = self.sink.write_at(at, bytes);
-        self.in_store += begun.elapsed();
+        let started = Instant::now();
+        let written = self.sink.write_at(offset, bytes);
+        self.store_time += started.elapsed();
         written.map_err(|e| DataError::write(&**self.sink, e))?;
         Ok(n)
     }

@@ -92,10 +92,10 @@ fn plan(missing: Option<&str>, origin: u64) -> PullPlan {
     }
 }
 
-fn settings(streams: usize, sum: Option<ChecksumAlgorithm>) -> TransferSettings {
+fn settings(streams: usize, algorithm: Option<ChecksumAlgorithm>) -> TransferSettings {
     TransferSettings {
         streams,
-        checksum: sum,
+        checksum: algorithm,
         ..TransferSettings::default()
     }
 }
@@ -250,7 +250,7 @@ fn a_file_copied_by_the_kernel_or_through_memory_has_the_same_bytes() {
     let mut from = tempfile::tempfile().unwrap();
     from.write_all(&bytes).unwrap();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(from, "from").unwrap());
-    for sum in [
+    for algorithm in [
         None,
         Some(ChecksumAlgorithm::Crc32c),
         Some(ChecksumAlgorithm::Sha256),
@@ -265,13 +265,13 @@ fn a_file_copied_by_the_kernel_or_through_memory_has_the_same_bytes() {
             &FileOrigin(Arc::clone(&source)),
             &sink,
             &plan,
-            &settings(2, sum),
+            &settings(2, algorithm),
             &Arc::default(),
         );
         let mut copy = vec![0; 290_000];
         to.read_exact_at(&mut copy, 0).unwrap();
         assert_eq!(copy, bytes[10_000..]);
-        let wanted = sum.map(|algorithm| digest(algorithm, &copy));
+        let wanted = algorithm.map(|algorithm| digest(algorithm, &copy));
         assert_eq!(report.unwrap().checksum, wanted);
     }
 }

@@ -18,33 +18,33 @@ use crate::os::wake;
 use crate::stream::DataStream;
 
 /// Time for a new connection to arrive after all others have ended.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Polling interval while no reader is active, or at the limit of streams.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Accepts connections, and starts readers for those that send blocks.
 pub(super) struct StreamAcceptor<'c, 'scope, 'env> {
     channel: &'c SessionDataChannel,
-    crew: ReceiverThreads<'scope, 'env>,
-    waiting: PendingConnections<'env>,
+    readers: ReceiverThreads<'scope, 'env>,
+    pending: PendingConnections<'env>,
     /// For the first connection.
     permit: Option<StreamPermit>,
-    gone_since: Option<Instant>,
+    idle_since: Option<Instant>,
 }
 
 impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
     pub(super) fn new(
         channel: &'c SessionDataChannel,
-        crew: ReceiverThreads<'scope, 'env>,
+        readers: ReceiverThreads<'scope, 'env>,
         permit: Option<StreamPermit>,
     ) -> Self {
         Self {
             channel,
-            waiting: PendingConnections::new(crew.task, channel.budget().cloned(), HEADER_LEN),
-            crew,
+            pending: PendingConnections::new(readers.task, channel.budget().cloned(), HEADER_LEN),
+            readers,
             permit,
-            gone_since: None,
+            idle_since: None,
         }
     }
 
@@ -52,19 +52,19 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
     pub(super) fn adopt(&mut self, streams: Vec<Arc<DataStream>>) -> Result<(), DataError> {
         streams
             .into_iter()
-            .try_for_each(|stream| self.crew.start(stream, true))
+            .try_for_each(|stream| self.readers.start(stream, true))
     }
 
     /// Accepts connections until the transfer is complete, must stop, or cannot continue.
     pub(super) fn run(&mut self) -> Result<(), DataError> {
         loop {
-            self.crew.task.transfer.check()?;
-            if self.crew.gathering.is_complete() {
+            self.readers.task.transfer.check()?;
+            if self.readers.receive.is_complete() {
                 return Ok(());
             }
-            self.waiting
+            self.pending
                 .accept_and_inspect(self.channel.endpoint(), decide_by_header)?;
-            self.promote()?;
+            self.start_ready()?;
             self.check_sender_alive()?;
             self.wait()?;
         }
@@ -72,22 +72,22 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
 
     /// Waits for all readers to end.
     pub(super) fn join(self) {
-        self.crew.join();
+        self.readers.join();
     }
 
     /// Starts readers for connections that have sent a block, as far as the limits allow.
-    fn promote(&mut self) -> Result<(), DataError> {
-        let most = self.crew.task.settings.max_connections;
-        while self.waiting.has_ready() && self.crew.gathering.active() < most {
+    fn start_ready(&mut self) -> Result<(), DataError> {
+        let max = self.readers.task.settings.max_connections;
+        while self.pending.has_ready() && self.readers.receive.active_readers() < max {
             let permit = self.permit.take();
             let permit = permit.or_else(|| self.channel.permit().ok());
             // Active readers come first: a parked connection gives up its permit.
-            let Some(permit) = permit.or_else(|| self.crew.gathering.take_parked_permit()) else {
+            let Some(permit) = permit.or_else(|| self.readers.receive.take_parked_permit()) else {
                 return Ok(());
             };
-            if let Some(stream) = self.waiting.take_ready() {
+            if let Some(stream) = self.pending.take_ready() {
                 let stream = Arc::new(stream.with_permit(permit));
-                self.crew.start(stream, false)?;
+                self.readers.start(stream, false)?;
             }
         }
         Ok(())
@@ -95,20 +95,23 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
 
     /// Fails when no reader is active and no other connection can be expected.
     fn check_sender_alive(&mut self) -> Result<(), DataError> {
-        let (task, gathering) = (self.crew.task, self.crew.gathering);
-        if gathering.active() > 0 || gathering.is_complete() {
-            self.gone_since = None;
+        let (task, receive) = (self.readers.task, self.readers.receive);
+        if receive.active_readers() > 0 || receive.is_complete() {
+            self.idle_since = None;
             return Ok(());
         }
         // A reader records its failure before it ends.
         task.transfer.check()?;
         let listening = matches!(self.channel.endpoint(), ChannelEndpoint::Passive { .. });
-        let early = !gathering.has_valid_header();
-        if early && listening && task.transfer.begin().elapsed() < task.settings.connect_timeout {
+        let nothing_received = !receive.has_valid_header();
+        if nothing_received
+            && listening
+            && task.transfer.begin().elapsed() < task.settings.connect_timeout
+        {
             return Ok(());
         }
         // The sender, or one of its connections, may be slow to begin.
-        if gathering.has_live_parked() || !self.waiting.is_empty() {
+        if receive.has_live_parked() || !self.pending.is_empty() {
             let clock = task.transfer.clock();
             let seconds = clock.limit_seconds();
             return if clock.time_left().is_zero() {
@@ -117,12 +120,12 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
                 Ok(())
             };
         }
-        if early {
-            let bad = gathering.take_bad_start();
-            return Err(bad.unwrap_or_else(|| self.waiting.no_peer()));
+        if nothing_received {
+            let bad = receive.take_bad_start();
+            return Err(bad.unwrap_or_else(|| self.pending.no_peer()));
         }
-        let since = *self.gone_since.get_or_insert_with(Instant::now);
-        if listening && since.elapsed() < GRACE {
+        let since = *self.idle_since.get_or_insert_with(Instant::now);
+        if listening && since.elapsed() < GRACE_PERIOD {
             return Ok(());
         }
         Err(DataError::Block {
@@ -132,26 +135,26 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
     }
 
     fn wait(&mut self) -> Result<(), DataError> {
-        let (task, gathering) = (self.crew.task, self.crew.gathering);
+        let (task, receive) = (self.readers.task, self.readers.receive);
         let mut fds = vec![
             PollFd::new(task.transfer.stop_wake(), PollFlags::IN),
-            PollFd::new(&gathering.nudge, PollFlags::IN),
+            PollFd::new(&receive.acceptor_wake, PollFlags::IN),
         ];
-        self.waiting.add_poll_fds(self.channel.endpoint(), &mut fds);
+        self.pending.add_poll_fds(self.channel.endpoint(), &mut fds);
         // A new permit or a closed listener wakes nobody, so the wait is short when there is work
         // to start.
-        let busy = gathering.active() > 0 && !self.waiting.has_ready();
-        let timeout = if busy { GRACE } else { LOOK };
+        let busy = receive.active_readers() > 0 && !self.pending.has_ready();
+        let timeout = if busy { GRACE_PERIOD } else { POLL_INTERVAL };
         wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("a wait", e))?;
-        gathering.nudge.clear();
+        receive.acceptor_wake.clear();
         Ok(())
     }
 }
 
 /// Decides about a connection by its first header. An error before that belongs to the connection
 /// (a port scan, a wrong peer), not to the transfer.
-fn decide_by_header(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision {
-    let bytes = match seen {
+fn decide_by_header(candidate: &PendingConnection, peeked: PeekResult<'_>) -> PendingDecision {
+    let bytes = match peeked {
         PeekResult::Silence => return PendingDecision::Wait,
         PeekResult::End => return PendingDecision::Closed,
         PeekResult::Broken(error) => return PendingDecision::Reject(candidate.broke(error)),

@@ -28,31 +28,31 @@ pub(super) enum StreamEnd {
 
 /// Reads one connection.
 pub(super) struct BlockReader<'t> {
-    inlet: StreamReceiver<'t>,
+    receiver: StreamReceiver<'t>,
     task: &'t ReceiveTask<'t>,
-    gathering: &'t ExtendedReceive,
+    receive: &'t ExtendedReceive,
     decoder: BlockDecoder,
     header: [u8; HEADER_LEN],
     /// A valid header of this transfer arrived on this connection.
-    carried: bool,
+    has_carried: bool,
     /// Ranges of the current block that were announced before.
-    again: RangeSet,
+    repeated: RangeSet,
 }
 
 impl<'t> BlockReader<'t> {
     pub(super) fn new(
-        wire: StreamIo<'t>,
+        io: StreamIo<'t>,
         task: &'t ReceiveTask<'t>,
-        gathering: &'t ExtendedReceive,
+        receive: &'t ExtendedReceive,
     ) -> Self {
         Self {
-            inlet: StreamReceiver::new(wire, task, &gathering.checksum),
+            receiver: StreamReceiver::new(io, task, &receive.checksum),
             task,
-            gathering,
+            receive,
             decoder: BlockDecoder::new(),
             header: [0; HEADER_LEN],
-            carried: false,
-            again: RangeSet::new(),
+            has_carried: false,
+            repeated: RangeSet::new(),
         }
     }
 
@@ -60,7 +60,7 @@ impl<'t> BlockReader<'t> {
     /// that has carried nothing (a port scan, a wrong peer) does not fail the transfer.
     pub(super) fn run(mut self) -> Result<StreamEnd, DataError> {
         match self.read() {
-            Err(error) if !self.carried => Self::end_unused(error, self.gathering),
+            Err(error) if !self.has_carried => Self::end_unused(error, self.receive),
             result => result,
         }
     }
@@ -68,12 +68,12 @@ impl<'t> BlockReader<'t> {
     /// The end of a connection that failed before it carried anything.
     pub(super) fn end_unused(
         error: DataError,
-        gathering: &ExtendedReceive,
+        receive: &ExtendedReceive,
     ) -> Result<StreamEnd, DataError> {
         match error {
             DataError::Wire { .. } | DataError::Block { .. } => {
                 tracing::warn!(%error, "data connection dropped");
-                gathering.note_bad_start(error);
+                receive.note_bad_start(error);
                 Ok(StreamEnd::ClosedUnused)
             }
             error => Err(error),
@@ -85,7 +85,7 @@ impl<'t> BlockReader<'t> {
             while self.decoder.payload_left() > 0 {
                 self.payload()?;
             }
-            self.inlet.report();
+            self.receiver.report();
             // The decoder returns an EOD once the data of its header has passed.
             let end = match self.decode(&[])? {
                 None => self.header()?,
@@ -103,13 +103,13 @@ impl<'t> BlockReader<'t> {
         let n = if self.decoder.is_payload_data() {
             self.data(self.decoder.payload_offset(), left)?
         } else {
-            self.inlet.skip(left)?
+            self.receiver.skip(left)?
         };
         if n == 0 {
             return Err(self.block_error(BlockError::Truncated));
         }
         if !self.decoder.is_payload_data() {
-            self.inlet.wire.check_clock()?;
+            self.receiver.io.check_clock()?;
         }
         self.decoder.skip_payload(n);
         Ok(())
@@ -118,39 +118,43 @@ impl<'t> BlockReader<'t> {
     /// Moves up to `left` bytes of file data: to the store, or to the comparison with bytes stored
     /// before.
     fn data(&mut self, offset: u64, left: u64) -> Result<u64, DataError> {
-        let Some(range) = self.again.iter().find(|r| r.end > offset) else {
-            return self.inlet.receive_step(offset, left);
+        let Some(range) = self.repeated.iter().find(|r| r.end > offset) else {
+            return self.receiver.receive_step(offset, left);
         };
         if range.start > offset {
             return self
-                .inlet
+                .receiver
                 .receive_step(offset, left.min(range.start - offset));
         }
-        let same = self.inlet.compare(offset, left.min(range.end - offset))?;
+        let same = self
+            .receiver
+            .compare(offset, left.min(range.end - offset))?;
         same.map_err(|source| self.block_error(source))
     }
 
     /// Reads one header and no byte more: bytes after an end mark belong to the next transfer.
     fn header(&mut self) -> Result<Option<StreamEnd>, DataError> {
-        let mut have = 0;
-        while have < HEADER_LEN {
-            if have == 0 && self.gathering.is_complete() {
-                let carried = self.carried;
+        let mut received = 0;
+        while received < HEADER_LEN {
+            if received == 0 && self.receive.is_complete() {
+                let carried = self.has_carried;
                 return Ok(Some(StreamEnd::Idle { carried }));
             }
-            let rest = &mut self.header[have..];
-            let input = if have == 0 {
-                self.inlet
-                    .wire
-                    .recv_or_wake(rest, &self.gathering.completed)?
+            let rest = &mut self.header[received..];
+            let input = if received == 0 {
+                self.receiver
+                    .io
+                    .recv_or_wake(rest, &self.receive.completed)?
             } else {
-                InputResult::Bytes(self.inlet.wire.recv_no_progress(rest)?)
+                InputResult::Bytes(self.receiver.io.recv_no_progress(rest)?)
             };
             match input {
                 InputResult::Interrupted => {}
-                InputResult::Bytes(0) if !self.carried => return Ok(Some(StreamEnd::ClosedUnused)),
+                InputResult::Bytes(0) if !self.has_carried => {
+                    return Ok(Some(StreamEnd::ClosedUnused));
+                }
                 InputResult::Bytes(0) => return Err(self.block_error(BlockError::Truncated)),
-                InputResult::Bytes(n) => have += n,
+                InputResult::Bytes(n) => received += n,
             }
         }
         self.on_header()
@@ -162,29 +166,29 @@ impl<'t> BlockReader<'t> {
         if self.decoder.is_payload_data() {
             let (offset, count) = (self.decoder.payload_offset(), self.decoder.payload_left());
             self.task.check_limit(offset, count)?;
-            self.again = self.gathering.announce_block(offset, offset + count)?;
+            self.repeated = self.receive.announce_block(offset, offset + count)?;
         }
         if self.decoder.payload_left() == 0 {
             // A peer may send any number of empty headers, so they are no progress. An end mark
             // counts when it is processed.
-            self.inlet.wire.check_clock()?;
+            self.receiver.io.check_clock()?;
         }
-        self.carried = true;
-        self.gathering.note_valid_header();
+        self.has_carried = true;
+        self.receive.note_valid_header();
         event.map_or(Ok(None), |event| self.on_event(event))
     }
 
     fn on_event(&mut self, event: BlockEvent) -> Result<Option<StreamEnd>, DataError> {
         match event {
             BlockEvent::Eod { close } => {
-                self.inlet.report();
-                self.gathering.on_eod().map_err(|e| self.block_error(e))?;
+                self.receiver.report();
+                self.receive.on_eod().map_err(|e| self.block_error(e))?;
                 self.task.transfer.clock().note_progress();
                 Ok(Some(StreamEnd::Eod { close }))
             }
             BlockEvent::Eof { streams } => {
                 let first = self
-                    .gathering
+                    .receive
                     .on_eof(streams)
                     .map_err(|e| self.block_error(e))?;
                 if first {
@@ -207,7 +211,7 @@ impl<'t> BlockReader<'t> {
 
     fn block_error(&self, source: BlockError) -> DataError {
         DataError::Block {
-            peer: self.inlet.wire.stream().peer().to_string(),
+            peer: self.receiver.io.stream().peer().to_string(),
             source,
         }
     }

@@ -17,7 +17,7 @@ pub(super) fn receive(
     channel: &mut SessionDataChannel,
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
-    let gathering = ExtendedReceive::new(task.sum(true))?;
+    let receive = ExtendedReceive::new(task.checksum(true))?;
     // Cached connections already hold permits.
     let reused = channel.has_cached(false);
     let permit = if reused {
@@ -25,36 +25,36 @@ pub(super) fn receive(
     } else {
         Some(channel.permit()?)
     };
-    let present = channel
+    let existing = channel
         .open_extended(task.transfer, task.settings, false, 1)?
         .open;
     let go_on = || task.transfer.check().is_ok();
-    gathering
-        .checksum
-        .run_with_follower(go_on, || gather(channel, task, &gathering, present, permit));
+    receive.checksum.run_with_follower(go_on, || {
+        receive_blocks(channel, task, &receive, existing, permit)
+    });
     task.transfer.check()?;
-    let (sum, parked) = gathering.into_parts();
+    let (checksum, parked) = receive.into_parts();
     channel.keep_streams(false, parked);
-    Ok(sum.finish())
+    Ok(checksum.finish())
 }
 
 /// Runs the readers, and in the caller's thread the acceptor, until all have ended. A failure is
 /// recorded in the transfer.
-fn gather(
+fn receive_blocks(
     channel: &SessionDataChannel,
     task: &ReceiveTask<'_>,
-    gathering: &ExtendedReceive,
-    present: Vec<Arc<DataStream>>,
+    receive: &ExtendedReceive,
+    existing: Vec<Arc<DataStream>>,
     permit: Option<StreamPermit>,
 ) {
     let transfer = task.transfer;
     std::thread::scope(|scope| {
-        let crew = ReceiverThreads::new(scope, task, gathering);
-        let mut intake = StreamAcceptor::new(channel, crew, permit);
-        let taken = intake.adopt(present).and_then(|()| intake.run());
+        let readers = ReceiverThreads::new(scope, task, receive);
+        let mut acceptor = StreamAcceptor::new(channel, readers, permit);
+        let taken = acceptor.adopt(existing).and_then(|()| acceptor.run());
         if let Err(error) = taken {
             transfer.fail(error);
         }
-        intake.join();
+        acceptor.join();
     });
 }

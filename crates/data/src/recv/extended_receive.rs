@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use proto::eblock::{BlockError, EodCounter};
 use proto::ranges::RangeSet;
 
-use super::stream_receiver::MAX_PIECES;
+use super::stream_receiver::MAX_RANGES_STORED;
 use crate::budget::StreamPermit;
 use crate::error::DataError;
 use crate::locks::{into_unlocked, lock};
@@ -22,32 +22,32 @@ pub(super) struct ExtendedReceive {
     /// Set when the transfer is complete: connections that wait for a header stop waiting.
     pub(super) completed: WakeEvent,
     /// Set when the acceptor must check its state.
-    pub(super) nudge: WakeEvent,
+    pub(super) acceptor_wake: WakeEvent,
     completion: Mutex<EodCounter>,
     /// A connection has carried a valid header.
-    productive: AtomicBool,
+    has_header: AtomicBool,
     /// Number of active readers.
-    active: AtomicUsize,
+    active_readers: AtomicUsize,
     /// Connections that have finished their part and may be reused.
     parked: Mutex<Vec<Arc<DataStream>>>,
     /// The error of the first connection that began with an invalid header.
-    bad: Mutex<Option<DataError>>,
+    bad_start: Mutex<Option<DataError>>,
     /// The ranges that block headers have announced.
     announced: Mutex<RangeSet>,
 }
 
 impl ExtendedReceive {
-    pub(super) fn new(sum: TransferChecksum) -> Result<Self, DataError> {
+    pub(super) fn new(checksum: TransferChecksum) -> Result<Self, DataError> {
         let wake = || WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e));
         Ok(Self {
-            checksum: sum,
+            checksum,
             completed: wake()?,
-            nudge: wake()?,
+            acceptor_wake: wake()?,
             completion: Mutex::default(),
-            productive: AtomicBool::new(false),
-            active: AtomicUsize::new(0),
+            has_header: AtomicBool::new(false),
+            active_readers: AtomicUsize::new(0),
             parked: Mutex::default(),
-            bad: Mutex::default(),
+            bad_start: Mutex::default(),
             announced: Mutex::default(),
         })
     }
@@ -57,15 +57,15 @@ impl ExtendedReceive {
     }
 
     pub(super) fn has_valid_header(&self) -> bool {
-        self.productive.load(Ordering::Relaxed)
+        self.has_header.load(Ordering::Relaxed)
     }
 
     pub(super) fn note_valid_header(&self) {
-        self.productive.store(true, Ordering::Relaxed);
+        self.has_header.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn active(&self) -> usize {
-        self.active.load(Ordering::SeqCst)
+    pub(super) fn active_readers(&self) -> usize {
+        self.active_readers.load(Ordering::SeqCst)
     }
 
     /// Whether a connection remains on which an end mark might still come.
@@ -90,38 +90,38 @@ impl ExtendedReceive {
 
     /// Records that a connection began with an invalid header. The first error is kept.
     pub(super) fn note_bad_start(&self, error: DataError) {
-        lock(&self.bad).get_or_insert(error);
+        lock(&self.bad_start).get_or_insert(error);
     }
 
     pub(super) fn take_bad_start(&self) -> Option<DataError> {
-        lock(&self.bad).take()
+        lock(&self.bad_start).take()
     }
 
     /// Records that a block at `start..end` is about to arrive. Returns the parts of it that were
     /// announced before.
     pub(super) fn announce_block(&self, start: u64, end: u64) -> Result<RangeSet, DataError> {
         let mut announced = lock(&self.announced);
-        let fresh = announced.gaps(start, end);
+        let gaps = announced.gaps(start, end);
         let new = announced.insert(start, end);
-        if announced.range_count() > MAX_PIECES {
-            let limit = MAX_PIECES;
+        if announced.range_count() > MAX_RANGES_STORED {
+            let limit = MAX_RANGES_STORED;
             return Err(DataError::Scattered { limit });
         }
         if new == end - start {
             return Ok(RangeSet::new());
         }
-        let mut again = RangeSet::new();
-        again.insert(start, end);
-        for gap in fresh.iter() {
-            again.remove(gap.start, gap.end);
+        let mut repeated = RangeSet::new();
+        repeated.insert(start, end);
+        for gap in gaps.iter() {
+            repeated.remove(gap.start, gap.end);
         }
-        Ok(again)
+        Ok(repeated)
     }
 
     fn notify_if_complete(&self, completion: &EodCounter) {
         if completion.is_complete() {
             self.completed.wake();
-            self.nudge.wake();
+            self.acceptor_wake.wake();
         }
     }
 
@@ -137,7 +137,7 @@ impl ExtendedReceive {
 
     /// Counts a reader as active until the guard is dropped.
     pub(super) fn start_reader(&self) -> ActiveReaderGuard<'_> {
-        self.active.fetch_add(1, Ordering::SeqCst);
+        self.active_readers.fetch_add(1, Ordering::SeqCst);
         ActiveReaderGuard(self)
     }
 
@@ -152,7 +152,7 @@ pub(super) struct ActiveReaderGuard<'g>(&'g ExtendedReceive);
 
 impl Drop for ActiveReaderGuard<'_> {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::SeqCst);
-        self.0.nudge.wake();
+        self.0.active_readers.fetch_sub(1, Ordering::SeqCst);
+        self.0.acceptor_wake.wake();
     }
 }

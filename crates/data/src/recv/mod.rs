@@ -52,7 +52,7 @@ pub fn run(
 ) -> Result<TransferReport, DataError> {
     let transfer = ActiveTransfer::new(Role::Receiver, settings, control)?;
     let result = transfer.check().and_then(|()| {
-        let most = plan.limit;
+        let max_bytes = plan.limit;
         let receive = || match settings.type_ {
             DataType::Image => checkpoint::run_with_checkpoints(&transfer, sink, || {
                 receive(channel, sink, plan, settings, &transfer)
@@ -60,7 +60,7 @@ pub fn run(
             // Text counts bytes on the wire, which are no ranges of the file that could be safe.
             DataType::Ascii => receive_text(channel, sink, plan, settings, &transfer),
         };
-        sizing::run_with_sizing(&transfer, settings, Role::Receiver, most, receive)
+        sizing::run_with_sizing(&transfer, settings, Role::Receiver, max_bytes, receive)
     });
     transfer.finish(result)
 }
@@ -117,7 +117,7 @@ struct ReceiveTask<'t> {
 impl ReceiveTask<'_> {
     /// How the bytes of this task are checksummed. An algorithm that needs the bytes in order gets
     /// a follower, unless the bytes are few and come in one stream.
-    fn sum(&self, many_streams: bool) -> TransferChecksum {
+    fn checksum(&self, many_streams: bool) -> TransferChecksum {
         let ordered = self.settings.checksum.is_some_and(|a| !a.is_combinable());
         let few = self
             .plan

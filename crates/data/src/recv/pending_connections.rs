@@ -23,27 +23,27 @@ use crate::stream::DataStream;
 
 /// Most pending connections of one transfer: twice as many as any sender opens, so that only a
 /// flood while the sender is silent can crowd out one of its own.
-const MOST: usize = 512;
+const MAX_PENDING: usize = 512;
 
 /// Pending connections that each transfer may have in any case. Further ones need a permit from the
 /// process-wide budget.
-const OWN: usize = 16;
+const MIN_PER_TRANSFER: usize = 16;
 
 /// Connections accepted in one turn: a flood must not keep this end from the connections that have
 /// sent something.
-const AT_ONCE: usize = 128;
+const MAX_ACCEPTS_PER_TURN: usize = 128;
 
 /// The pending connections of one transfer.
 pub(super) struct PendingConnections<'t> {
     task: &'t ReceiveTask<'t>,
     budget: Option<StreamBudget>,
     /// Number of bytes to inspect, at most the length of a header.
-    need: usize,
+    needed: usize,
     /// In order of arrival.
-    candidates: VecDeque<PendingConnection>,
-    ended: Option<PendingConnection>,
-    broken: Option<DataError>,
-    strangers: RejectedPeers,
+    connections: VecDeque<PendingConnection>,
+    closed: Option<PendingConnection>,
+    first_error: Option<DataError>,
+    rejected: RejectedPeers,
     /// No room for another connection.
     full: bool,
 }
@@ -55,7 +55,7 @@ pub(super) struct PendingConnection {
     peer: SocketAddr,
     /// It has sent what a sender sends, and waits for a permit.
     is_ready: bool,
-    _place: StreamPermit,
+    _permit: StreamPermit,
 }
 
 /// The result of an inspection.
@@ -87,16 +87,16 @@ impl<'t> PendingConnections<'t> {
     pub(super) fn new(
         task: &'t ReceiveTask<'t>,
         budget: Option<StreamBudget>,
-        need: usize,
+        needed: usize,
     ) -> Self {
         Self {
             task,
             budget,
-            need,
-            candidates: VecDeque::new(),
-            ended: None,
-            broken: None,
-            strangers: RejectedPeers::default(),
+            needed,
+            connections: VecDeque::new(),
+            closed: None,
+            first_error: None,
+            rejected: RejectedPeers::default(),
             full: false,
         }
     }
@@ -105,14 +105,14 @@ impl<'t> PendingConnections<'t> {
     /// came.
     pub(super) fn no_peer(&mut self) -> DataError {
         let seconds = self.task.settings.connect_timeout.as_secs();
-        self.broken
+        self.first_error
             .take()
-            .unwrap_or_else(|| self.strangers.no_peer(seconds))
+            .unwrap_or_else(|| self.rejected.no_peer(seconds))
     }
 
     /// Whether no connection is pending.
     pub(super) fn is_empty(&self) -> bool {
-        self.candidates.is_empty()
+        self.connections.is_empty()
     }
 
     /// Accepts the connections in the listener's queue, and inspects what the pending ones have
@@ -120,9 +120,9 @@ impl<'t> PendingConnections<'t> {
     pub(super) fn accept_and_inspect(
         &mut self,
         endpoint: &ChannelEndpoint,
-        mut judge: impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
+        mut decide: impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
     ) -> Result<(), DataError> {
-        self.inspect_all(&mut judge);
+        self.inspect_all(&mut decide);
         let ChannelEndpoint::Passive {
             listener,
             accept: policy,
@@ -132,38 +132,39 @@ impl<'t> PendingConnections<'t> {
             return Ok(());
         };
         let (transfer, settings) = (self.task.transfer, self.task.settings);
-        for _ in 0..AT_ONCE {
-            self.full = self.candidates.len() >= MOST && self.candidates.iter().all(|c| c.is_ready);
+        for _ in 0..MAX_ACCEPTS_PER_TURN {
+            self.full = self.connections.len() >= MAX_PENDING
+                && self.connections.iter().all(|c| c.is_ready);
             if self.full {
                 return Ok(());
             }
-            match accept_allowed(transfer, listener, *policy, settings, &mut self.strangers)? {
+            match accept_allowed(transfer, listener, *policy, settings, &mut self.rejected)? {
                 AcceptResult::Nothing => break,
                 AcceptResult::Closed => {}
                 AcceptResult::Connection(socket, peer) => {
                     transfer.note_connection();
-                    if let Some(place) = self.make_room(&mut judge) {
-                        self.admit(socket, peer, place);
+                    if let Some(permit) = self.make_room(&mut decide) {
+                        self.add_connection(socket, peer, permit);
                     }
                 }
             }
         }
-        self.inspect_all(&mut judge);
+        self.inspect_all(&mut decide);
         Ok(())
     }
 
-    fn admit(&mut self, socket: Socket, peer: SocketAddr, place: StreamPermit) {
+    fn add_connection(&mut self, socket: Socket, peer: SocketAddr, permit: StreamPermit) {
         // The socket becomes readable only when a whole header has arrived (SO_RCVLOWAT,
         // socket(7)).
-        if let Err(error) = sockopt::set_receive_low_water(socket.as_fd(), self.need) {
+        if let Err(error) = sockopt::set_receive_low_water(socket.as_fd(), self.needed) {
             tracing::warn!(%peer, %error, "data connection failed and was closed");
             return;
         }
-        self.candidates.push_back(PendingConnection {
+        self.connections.push_back(PendingConnection {
             socket,
             peer,
             is_ready: false,
-            _place: place,
+            _permit: permit,
         });
     }
 
@@ -171,21 +172,21 @@ impl<'t> PendingConnections<'t> {
     /// longest.
     fn make_room(
         &mut self,
-        judge: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
+        decide: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
     ) -> Option<StreamPermit> {
         for last_try in [false, true] {
-            let room = self.candidates.len() < MOST;
-            if let Some(place) = room.then(|| self.take_permit()).flatten() {
-                return Some(place);
+            let has_room = self.connections.len() < MAX_PENDING;
+            if let Some(permit) = has_room.then(|| self.take_permit()).flatten() {
+                return Some(permit);
             }
             if last_try {
                 break;
             }
             // They may have sent something meanwhile.
-            self.inspect_all(judge);
-            if self.candidates.len() >= MOST || !self.has_permit() {
-                let silent = self.candidates.iter().position(|c| !c.is_ready)?;
-                self.candidates.remove(silent);
+            self.inspect_all(decide);
+            if self.connections.len() >= MAX_PENDING || !self.has_permit() {
+                let silent = self.connections.iter().position(|c| !c.is_ready)?;
+                self.connections.remove(silent);
             }
         }
         None
@@ -197,7 +198,9 @@ impl<'t> PendingConnections<'t> {
 
     fn take_permit(&self) -> Option<StreamPermit> {
         match &self.budget {
-            Some(budget) if self.candidates.len() >= OWN => budget.take_unidentified().ok(),
+            Some(budget) if self.connections.len() >= MIN_PER_TRANSFER => {
+                budget.take_unidentified().ok()
+            }
             _ => Some(StreamPermit::unlimited()),
         }
     }
@@ -205,24 +208,24 @@ impl<'t> PendingConnections<'t> {
     /// Inspects all connections without a decision.
     fn inspect_all(
         &mut self,
-        judge: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
+        decide: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
     ) {
         let mut at = 0;
-        while let Some(candidate) = self.candidates.get_mut(at) {
-            if candidate.is_ready {
+        while let Some(connection) = self.connections.get_mut(at) {
+            if connection.is_ready {
                 at += 1;
                 continue;
             }
-            match candidate.inspect(self.need, judge) {
+            match connection.inspect(self.needed, decide) {
                 PendingDecision::Wait | PendingDecision::Accept => at += 1,
                 PendingDecision::Reject(reason) => {
                     tracing::warn!(error = %reason, "data connection failed and was closed");
-                    self.broken.get_or_insert(reason);
-                    self.candidates.remove(at);
+                    self.first_error.get_or_insert(reason);
+                    self.connections.remove(at);
                 }
                 PendingDecision::Closed => {
-                    let candidate = self.candidates.remove(at);
-                    self.ended = self.ended.take().or(candidate);
+                    let connection = self.connections.remove(at);
+                    self.closed = self.closed.take().or(connection);
                 }
             }
         }
@@ -230,23 +233,23 @@ impl<'t> PendingConnections<'t> {
 
     /// Whether a connection waits to be taken.
     pub(super) fn has_ready(&self) -> bool {
-        self.candidates.iter().any(|c| c.is_ready)
+        self.connections.iter().any(|c| c.is_ready)
     }
 
     /// Takes the connection that waits for longest. `None` also if it broke meanwhile.
     pub(super) fn take_ready(&mut self) -> Option<DataStream> {
-        let at = self.candidates.iter().position(|c| c.is_ready)?;
-        self.candidates.remove(at)?.into_stream(self.task)
+        let at = self.connections.iter().position(|c| c.is_ready)?;
+        self.connections.remove(at)?.into_stream(self.task)
     }
 
     /// Whether a connection has closed in order without a byte.
     pub(super) fn has_closed(&self) -> bool {
-        self.ended.is_some()
+        self.closed.is_some()
     }
 
     /// Takes the connection that has closed.
     pub(super) fn take_closed(&mut self) -> Option<DataStream> {
-        self.ended.take()?.into_stream(self.task)
+        self.closed.take()?.into_stream(self.task)
     }
 
     /// Adds the descriptors that end a wait when there is something to do.
@@ -255,7 +258,7 @@ impl<'t> PendingConnections<'t> {
         endpoint: &'f ChannelEndpoint,
         fds: &mut Vec<PollFd<'f>>,
     ) {
-        let silent = self.candidates.iter().filter(|c| !c.is_ready);
+        let silent = self.connections.iter().filter(|c| !c.is_ready);
         fds.extend(silent.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
         if let ChannelEndpoint::Passive { listener, .. } = endpoint
             && !self.full
@@ -273,11 +276,11 @@ impl PendingConnection {
     /// Inspects the connection once.
     fn inspect(
         &mut self,
-        need: usize,
-        judge: &mut impl FnMut(&Self, PeekResult<'_>) -> PendingDecision,
+        needed: usize,
+        decide: &mut impl FnMut(&Self, PeekResult<'_>) -> PendingDecision,
     ) -> PendingDecision {
-        let mut room = [0; HEADER_LEN];
-        let verdict = judge(self, self.peek(&mut room[..need.min(HEADER_LEN)]));
+        let mut buffer = [0; HEADER_LEN];
+        let verdict = decide(self, self.peek(&mut buffer[..needed.min(HEADER_LEN)]));
         self.is_ready = matches!(verdict, PendingDecision::Accept);
         verdict
     }
@@ -297,11 +300,11 @@ impl PendingConnection {
     }
 
     /// Returns the first bytes without receiving them (MSG_PEEK).
-    fn peek<'b>(&self, room: &'b mut [u8]) -> PeekResult<'b> {
-        let need = room.len();
+    fn peek<'b>(&self, buffer: &'b mut [u8]) -> PeekResult<'b> {
+        let needed = buffer.len();
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match recv(&self.socket, &mut *room, flags) {
-            Ok((n, _)) if n == need => PeekResult::Bytes(room),
+        match recv(&self.socket, &mut *buffer, flags) {
+            Ok((n, _)) if n == needed => PeekResult::Bytes(buffer),
             Ok((0, _)) => PeekResult::End,
             Ok(_) if has_hung_up(&self.socket) => {
                 PeekResult::Broken(io::ErrorKind::UnexpectedEof.into())
@@ -314,11 +317,12 @@ impl PendingConnection {
     fn into_stream(self, task: &ReceiveTask<'_>) -> Option<DataStream> {
         let Self { socket, peer, .. } = self;
         // The low-water mark of one header would delay the end of a small file.
-        let made = sockopt::set_receive_low_water(socket.as_fd(), 1)
+        let stream = sockopt::set_receive_low_water(socket.as_fd(), 1)
             .and_then(|()| DataStream::new(socket, peer, task.settings));
-        made.inspect_err(
-            |error| tracing::warn!(%peer, %error, "data connection failed and was closed"),
-        )
-        .ok()
+        stream
+            .inspect_err(
+                |error| tracing::warn!(%peer, %error, "data connection failed and was closed"),
+            )
+            .ok()
     }
 }

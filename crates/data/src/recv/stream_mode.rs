@@ -19,7 +19,7 @@ use crate::stream_io::StreamIo;
 use crate::transfer_checksum::TransferChecksum;
 
 /// Time for another pending connection to send a byte after one has closed without any.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Receives until the peer's FIN, in the caller's thread.
 pub(super) fn receive(
@@ -27,7 +27,7 @@ pub(super) fn receive(
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
     let permit = channel.permit()?;
-    let sum = task.sum(false);
+    let checksum = task.checksum(false);
     let budget = channel.budget().cloned();
     let stream = match channel.take_endpoint() {
         passive @ ChannelEndpoint::Passive { .. } => first_sender(
@@ -39,15 +39,15 @@ pub(super) fn receive(
         other => open_first(&other, task.transfer, task.settings, permit)?,
     };
     let go_on = || task.transfer.check().is_ok();
-    sum.run_with_follower(go_on, || receive_file(stream, task, &sum))?;
-    Ok(sum.finish())
+    checksum.run_with_follower(go_on, || receive_file(stream, task, &checksum))?;
+    Ok(checksum.finish())
 }
 
 /// The first connection that sends a byte. One that closes in order without any is an empty file,
 /// unless another connection is pending: that one then gets time to send a byte.
 fn first_sender(
     endpoint: &ChannelEndpoint,
-    waiting: &mut PendingConnections<'_>,
+    pending: &mut PendingConnections<'_>,
     task: &ReceiveTask<'_>,
     permit: StreamPermit,
 ) -> Result<Arc<DataStream>, DataError> {
@@ -55,18 +55,18 @@ fn first_sender(
     let mut ended_since = None;
     loop {
         transfer.check()?;
-        waiting.accept_and_inspect(endpoint, judge)?;
-        let left = if waiting.has_closed() {
+        pending.accept_and_inspect(endpoint, decide_by_first_byte)?;
+        let left = if pending.has_closed() {
             let since = *ended_since.get_or_insert_with(Instant::now);
-            GRACE.saturating_sub(since.elapsed())
+            GRACE_PERIOD.saturating_sub(since.elapsed())
         } else {
-            let patience = task.settings.connect_timeout;
-            patience.saturating_sub(transfer.begin().elapsed())
+            let timeout = task.settings.connect_timeout;
+            timeout.saturating_sub(transfer.begin().elapsed())
         };
-        let alone = waiting.is_empty();
-        let found = waiting.take_ready().or_else(|| {
-            let over = alone || left.is_zero();
-            over.then(|| waiting.take_closed()).flatten()
+        let alone = pending.is_empty();
+        let found = pending.take_ready().or_else(|| {
+            let must_decide = alone || left.is_zero();
+            must_decide.then(|| pending.take_closed()).flatten()
         });
         if let Some(stream) = found {
             return Ok(Arc::new(stream.with_permit(permit)));
@@ -74,7 +74,7 @@ fn first_sender(
         let clock = transfer.clock();
         let left = match (left.is_zero(), alone) {
             (false, _) => left,
-            (true, true) => return Err(waiting.no_peer()),
+            (true, true) => return Err(pending.no_peer()),
             // The sender may be slow to begin.
             (true, false) => clock.time_left(),
         };
@@ -83,18 +83,18 @@ fn first_sender(
             return Err(DataError::Stalled { seconds });
         }
         let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
-        waiting.add_poll_fds(endpoint, &mut fds);
+        pending.add_poll_fds(endpoint, &mut fds);
         wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
     }
 }
 
 /// A connection that broke before it carried a byte does not fail the transfer.
-fn judge(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision {
-    match seen {
+fn decide_by_first_byte(connection: &PendingConnection, peeked: PeekResult<'_>) -> PendingDecision {
+    match peeked {
         PeekResult::Silence => PendingDecision::Wait,
         PeekResult::Bytes(_) => PendingDecision::Accept,
         PeekResult::End => PendingDecision::Closed,
-        PeekResult::Broken(error) => PendingDecision::Reject(candidate.broke(error)),
+        PeekResult::Broken(error) => PendingDecision::Reject(connection.broke(error)),
     }
 }
 
@@ -102,24 +102,24 @@ fn judge(candidate: &PendingConnection, seen: PeekResult<'_>) -> PendingDecision
 fn receive_file(
     stream: Arc<DataStream>,
     task: &ReceiveTask<'_>,
-    sum: &TransferChecksum,
+    checksum: &TransferChecksum,
 ) -> Result<(), DataError> {
-    let mut wire = StreamIo::new(task.transfer, stream);
-    wire.handshake()?;
-    let mut inlet = StreamReceiver::new(wire, task, sum);
+    let mut io = StreamIo::new(task.transfer, stream);
+    io.handshake()?;
+    let mut receiver = StreamReceiver::new(io, task, checksum);
     let mut offset = task.plan.stream_start;
     loop {
-        let room = task
+        let remaining = task
             .plan
             .limit
             .map_or(u64::MAX, |limit| limit.saturating_sub(offset));
-        let n = if room > 0 {
-            inlet.receive_step(offset, room)?
+        let n = if remaining > 0 {
+            receiver.receive_step(offset, remaining)?
         } else {
             // The limit is reached: the next event must be FIN.
-            let beyond = inlet.skip(1)?;
-            task.check_limit(offset, beyond)?;
-            beyond
+            let excess = receiver.skip(1)?;
+            task.check_limit(offset, excess)?;
+            excess
         };
         if n == 0 {
             return Ok(());

@@ -20,13 +20,13 @@ use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
 /// Most separate ranges of a file that are recorded: a peer that sends tiny blocks with gaps must
 /// not fill the memory. No restart marker could list more.
-pub(super) const MAX_PIECES: usize = MAX_RANGES;
+pub(super) const MAX_RANGES_STORED: usize = MAX_RANGES;
 
 /// Stored bytes after which they are reported at the latest.
-const REPORT: u64 = 1 << 20;
+const REPORT_INTERVAL: u64 = 1 << 20;
 
 /// Largest kernel buffer, as reported, for which the buffer here is made twice as large.
-const MOST_KERNEL: u64 = 32 << 20;
+const MAX_KERNEL_BUFFER: u64 = 32 << 20;
 
 /// How this stream moves bytes.
 enum ReceiveMethod {
@@ -38,68 +38,66 @@ enum ReceiveMethod {
 
 /// A stream that stores the bytes it receives.
 pub(super) struct StreamReceiver<'t> {
-    pub(super) wire: StreamIo<'t>,
+    pub(super) io: StreamIo<'t>,
     task: &'t ReceiveTask<'t>,
     method: ReceiveMethod,
     buffer: PageBuffer,
     /// The buffer is at least twice the kernel's and is read in one call (2003 paper, §4.1).
     whole_buffers: bool,
-    tap: StreamChecksum<'t>,
+    checksum_part: StreamChecksum<'t>,
     stored: StoredRunReporter<'t>,
 }
 
 impl<'t> StreamReceiver<'t> {
     pub(super) fn new(
-        wire: StreamIo<'t>,
+        io: StreamIo<'t>,
         task: &'t ReceiveTask<'t>,
-        sum: &'t TransferChecksum,
+        checksum: &'t TransferChecksum,
     ) -> Self {
         let whole_buffers = task.settings.options.buffers.sizing == BufferSizing::Drs1;
         if whole_buffers
-            && let Ok(size) = sockopt::buffer_size(wire.stream().as_fd(), SocketBuffer::Receive)
+            && let Ok(size) = sockopt::buffer_size(io.stream().as_fd(), SocketBuffer::Receive)
         {
-            wire.stream().note_receive_buffer(size);
+            io.stream().note_receive_buffer(size);
         }
         Self {
             stored: StoredRunReporter {
-                transfer: wire.transfer(),
+                transfer: io.transfer(),
                 start: 0,
                 end: 0,
             },
-            method: choose_receive_method(task, &wire, sum),
-            wire,
+            method: choose_receive_method(task, &io, checksum),
+            io,
             task,
             buffer: PageBuffer::new(MAX_STEP),
             whole_buffers,
-            tap: sum.stream_checksum(),
+            checksum_part: checksum.stream_checksum(),
         }
     }
 
     /// Receives up to `most` bytes of wire offset `offset` and stores them. Returns their number, 0
     /// at the peer's FIN.
-    pub(super) fn receive_step(&mut self, offset: u64, most: u64) -> Result<u64, DataError> {
+    pub(super) fn receive_step(&mut self, offset: u64, max: u64) -> Result<u64, DataError> {
         let step = self.max_read();
-        let len = usize::try_from(most).unwrap_or(step).min(step);
-        let at = self.at(offset)?;
+        let len = usize::try_from(max).unwrap_or(step).min(step);
+        let store_offset = self.store_offset(offset)?;
         let n = match &self.method {
-            ReceiveMethod::Copy => self.copy(offset, at, len)?,
-            ReceiveMethod::Splice(_) => self.splice(at, len)?,
+            ReceiveMethod::Copy => self.copy(offset, store_offset, len)?,
+            ReceiveMethod::Splice(_) => self.splice(store_offset, len)?,
         } as u64;
         if n > 0 {
-            self.wire.transfer().add_moved(n);
+            self.io.transfer().add_moved(n);
             if let Some((start, end)) = self.stored.add(offset, n) {
-                self.tap.stored(start, end);
+                self.checksum_part.stored(start, end);
             }
         }
         Ok(n)
     }
 
     /// Receives and discards up to `most` bytes.
-    pub(super) fn skip(&mut self, most: u64) -> Result<u64, DataError> {
-        let len = usize::try_from(most).unwrap_or(MAX_STEP).min(MAX_STEP);
-        let n = self
-            .wire
-            .recv_no_progress(&mut self.buffer.as_mut()[..len])?;
+    pub(super) fn skip(&mut self, max: u64) -> Result<u64, DataError> {
+        let len = usize::try_from(max).unwrap_or(MAX_STEP).min(MAX_STEP);
+        let n = self.io.recv_no_progress(&mut self.buffer.as_mut()[..len])?;
         Ok(n as u64)
     }
 
@@ -108,33 +106,33 @@ impl<'t> StreamReceiver<'t> {
     pub(super) fn compare(
         &mut self,
         offset: u64,
-        most: u64,
+        max: u64,
     ) -> Result<Result<u64, BlockError>, DataError> {
-        let len = usize::try_from(most).unwrap_or(MAX_STEP).min(MAX_STEP);
-        let at = self.at(offset)?;
-        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+        let len = usize::try_from(max).unwrap_or(MAX_STEP).min(MAX_STEP);
+        let store_offset = self.store_offset(offset)?;
+        let n = self.io.recv(&mut self.buffer.as_mut()[..len])?;
         let end = offset.saturating_add(n as u64);
         // Bytes that another connection has not stored yet cannot be compared either.
-        let stored = self.wire.transfer().control().has_stored(offset, end);
+        let stored = self.io.transfer().control().has_stored(offset, end);
         let Some(view) = self.task.sink.open_for_comparison().filter(|_| stored) else {
             return Ok(Err(BlockError::UnverifiableDuplicate(offset)));
         };
         let mut before = vec![0; n];
-        let came = &self.buffer.as_ref()[..n];
+        let received = &self.buffer.as_ref()[..n];
         let same = self
-            .wire
-            .store(|| read_exactly(&*view, at, &mut before).map(|()| before == came))
+            .io
+            .store(|| read_exactly(&*view, store_offset, &mut before).map(|()| before == received))
             .map_err(|e| DataError::read(&*view, e));
         if !same? {
             return Ok(Err(BlockError::ConflictingDuplicate(offset)));
         }
-        self.wire.transfer().add_moved(n as u64);
-        self.wire.transfer().throttle(n)?;
+        self.io.transfer().add_moved(n as u64);
+        self.io.transfer().throttle(n)?;
         Ok(Ok(n as u64))
     }
 
     /// The sink offset of a wire offset.
-    fn at(&self, offset: u64) -> Result<u64, DataError> {
+    fn store_offset(&self, offset: u64) -> Result<u64, DataError> {
         offset.checked_add(self.task.plan.origin).ok_or_else(|| {
             let too_large = io::ErrorKind::FileTooLarge;
             DataError::write(&**self.task.sink, too_large.into())
@@ -144,17 +142,17 @@ impl<'t> StreamReceiver<'t> {
     /// Reports the stored bytes. Dropping does this, too.
     pub(super) fn report(&mut self) {
         if let Some((start, end)) = self.stored.flush() {
-            self.tap.stored(start, end);
+            self.checksum_part.stored(start, end);
         }
     }
 
     /// Most bytes to receive in one step.
     fn max_read(&mut self) -> usize {
-        let step = self.wire.transfer().step();
+        let step = self.io.transfer().step();
         if !self.whole_buffers || step < MAX_STEP {
             return step;
         }
-        let kernel = self.wire.stream().receive_buffer().min(MOST_KERNEL);
+        let kernel = self.io.stream().receive_buffer().min(MAX_KERNEL_BUFFER);
         let twice = usize::try_from(2 * kernel)
             .unwrap_or(MAX_STEP)
             .max(MAX_STEP);
@@ -164,43 +162,43 @@ impl<'t> StreamReceiver<'t> {
         twice
     }
 
-    fn copy(&mut self, offset: u64, at: u64, len: usize) -> Result<usize, DataError> {
-        let n = self.wire.recv(&mut self.buffer.as_mut()[..len])?;
+    fn copy(&mut self, offset: u64, store_offset: u64, len: usize) -> Result<usize, DataError> {
+        let n = self.io.recv(&mut self.buffer.as_mut()[..len])?;
         if n > 0 {
             let bytes = &self.buffer.as_ref()[..n];
-            let (sink, tap) = (&**self.task.sink, &mut self.tap);
-            self.wire
+            let (sink, checksum_part) = (&**self.task.sink, &mut self.checksum_part);
+            self.io
                 .store(|| {
-                    tap.add(offset, bytes);
-                    sink.write_at(at, bytes)
+                    checksum_part.add(offset, bytes);
+                    sink.write_at(store_offset, bytes)
                 })
                 .map_err(|e| DataError::write(sink, e))?;
-            self.wire.transfer().throttle(n)?;
+            self.io.transfer().throttle(n)?;
         }
         Ok(n)
     }
 
-    fn splice(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
+    fn splice(&mut self, store_offset: u64, len: usize) -> Result<usize, DataError> {
         let ReceiveMethod::Splice(pipe) = &self.method else {
             return Ok(0);
         };
         let n = self
-            .wire
+            .io
             .splice_in(pipe.input(), len.min(SplicePipe::capacity()))?;
         if n == 0 {
             return Ok(0);
         }
         let sink = &**self.task.sink;
         let buffer = &mut self.buffer;
-        let emptied = self.wire.store(|| {
+        let emptied = self.io.store(|| {
             sink.begin()?;
-            empty(pipe, sink, at, n, buffer)
+            empty_pipe(pipe, sink, store_offset, n, buffer)
         });
         let went_by_pages = emptied.map_err(|e| DataError::write(sink, e))?;
         if !went_by_pages {
             self.method = ReceiveMethod::Copy;
         }
-        self.wire.transfer().throttle(n)?;
+        self.io.transfer().throttle(n)?;
         Ok(n)
     }
 }
@@ -215,15 +213,15 @@ impl Drop for StreamReceiver<'_> {
 /// target (`examples/pump.rs` measures it); to `/dev/null` it is twice as fast.
 fn choose_receive_method(
     task: &ReceiveTask<'_>,
-    wire: &StreamIo<'_>,
-    sum: &TransferChecksum,
+    io: &StreamIo<'_>,
+    checksum: &TransferChecksum,
 ) -> ReceiveMethod {
     let wanted = matches!(task.settings.options.io, IoMethod::Auto | IoMethod::Splice)
         && task.settings.options.buffers.sizing != BufferSizing::Drs1;
-    let kernel = wire.stream().transport().kernel_socket().is_ok();
+    let kernel = io.stream().transport().kernel_socket().is_ok();
     if !wanted
         || !kernel
-        || sum.needs_bytes()
+        || checksum.needs_bytes()
         || !task.sink.is_seekable()
         || task.sink.fd().is_none()
     {
@@ -240,17 +238,17 @@ fn choose_receive_method(
 
 /// Moves all `n` bytes of the pipe to the sink at `at`. Returns false if they were copied because
 /// the file does not accept spliced pages.
-fn empty(
+fn empty_pipe(
     pipe: &SplicePipe,
     sink: &dyn Sink,
-    at: u64,
+    store_offset: u64,
     n: usize,
     buffer: &mut PageBuffer,
 ) -> io::Result<bool> {
     let mut done = 0;
     while done < n {
         let file = sink.fd().ok_or(io::ErrorKind::Unsupported)?;
-        let mut offset = at + done as u64;
+        let mut offset = store_offset + done as u64;
         let spliced = rustix::pipe::splice(
             pipe.output(),
             None,
@@ -264,26 +262,26 @@ fn empty(
             Ok(moved) => done += moved,
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::SPIPE) => {
-                sink.spliced(at, done as u64)?;
-                copy_rest(pipe, sink, at + done as u64, n - done, buffer)?;
+                sink.spliced(store_offset, done as u64)?;
+                copy_rest(pipe, sink, store_offset + done as u64, n - done, buffer)?;
                 return Ok(false);
             }
             Err(error) => {
                 // Report the partial write in spite of the error: these bytes may have to be
                 // removed again.
-                let _ = sink.spliced(at, done as u64);
+                let _ = sink.spliced(store_offset, done as u64);
                 return Err(error.into());
             }
         }
     }
-    sink.spliced(at, n as u64)?;
+    sink.spliced(store_offset, n as u64)?;
     Ok(true)
 }
 
 fn copy_rest(
     pipe: &SplicePipe,
     sink: &dyn Sink,
-    mut at: u64,
+    mut store_offset: u64,
     mut left: usize,
     buffer: &mut PageBuffer,
 ) -> io::Result<()> {
@@ -294,17 +292,17 @@ fn copy_rest(
         if n == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        sink.write_at(at, &buf[..n])?;
-        at += n as u64;
+        sink.write_at(store_offset, &buf[..n])?;
+        store_offset += n as u64;
         left -= n;
     }
     Ok(())
 }
 
-fn read_exactly(source: &dyn Source, at: u64, buf: &mut [u8]) -> io::Result<()> {
+fn read_exactly(source: &dyn Source, store_offset: u64, buf: &mut [u8]) -> io::Result<()> {
     let mut have = 0;
     while have < buf.len() {
-        match source.read_at(at + have as u64, &mut buf[have..])? {
+        match source.read_at(store_offset + have as u64, &mut buf[have..])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             n => have += n,
         }
@@ -332,7 +330,7 @@ impl StoredRunReporter<'_> {
         }
         self.end = offset + n;
         // At most one of the two reports happens: after a flush the run is one step long.
-        reported.or_else(|| (self.end - self.start >= REPORT).then(|| self.flush())?)
+        reported.or_else(|| (self.end - self.start >= REPORT_INTERVAL).then(|| self.flush())?)
     }
 
     fn flush(&mut self) -> Option<(u64, u64)> {
@@ -341,9 +339,10 @@ impl StoredRunReporter<'_> {
         if run.0 == run.1 {
             return None;
         }
-        if self.transfer.control().add_stored(run.0, run.1) > MAX_PIECES {
-            self.transfer
-                .fail(DataError::Scattered { limit: MAX_PIECES });
+        if self.transfer.control().add_stored(run.0, run.1) > MAX_RANGES_STORED {
+            self.transfer.fail(DataError::Scattered {
+                limit: MAX_RANGES_STORED,
+            });
         }
         Some(run)
     }

@@ -40,7 +40,7 @@ pub fn run<E: From<DataError>>(
     send: impl FnOnce(&mut dyn Read) -> Result<(), E>,
 ) -> Result<TransferReport, E> {
     let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
-    let sum = TransferChecksum::one_stream(settings.checksum);
+    let checksum = TransferChecksum::one_stream(settings.checksum);
     let failure = Mutex::new(None);
     dialer.join_transfer(ReaderContext {
         settings,
@@ -48,37 +48,37 @@ pub fn run<E: From<DataError>>(
         stop: transfer.stop_wake(),
     });
     transfer.on_stream_start();
-    let most = extent.length;
-    let accounts = Mutex::new(Evidence::default());
-    let sent = sizing::run_with_sizing(&transfer, settings, Role::Sender, most, || {
+    let max_bytes = extent.length;
+    let thread_evidence = Mutex::new(Evidence::default());
+    let sent = sizing::run_with_sizing(&transfer, settings, Role::Sender, max_bytes, || {
         transfer.check()?;
         let mut body = RequestBody {
             source,
             extent,
             done: 0,
             transfer: &transfer,
-            tap: sum.stream_checksum(),
-            in_store: Duration::ZERO,
-            inside: Duration::ZERO,
+            checksum_part: checksum.stream_checksum(),
+            store_time: Duration::ZERO,
+            in_reader: Duration::ZERO,
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         if let Err(error) = send(&mut body) {
             *lock(&failure) = Some(error);
             // Any failure stops the transfer; the caller's own error is returned below.
             transfer.fail(DataError::Aborted);
         }
-        let mut accounts = lock(&accounts);
-        accounts.store_time = body.in_store;
-        accounts.wire_time = begun.elapsed().saturating_sub(body.inside);
+        let mut thread_evidence = lock(&thread_evidence);
+        thread_evidence.store_time = body.store_time;
+        thread_evidence.wire_time = started.elapsed().saturating_sub(body.in_reader);
         transfer.check()
     });
-    let (mut of_kernel, of_thread) = (dialer.leave_transfer(), lock(&accounts));
-    of_kernel.store_time += of_thread.store_time;
-    of_kernel.wire_time += of_thread.wire_time;
-    drop(of_thread);
-    transfer.add_stream(&of_kernel);
+    let (mut evidence, thread_times) = (dialer.leave_transfer(), lock(&thread_evidence));
+    evidence.store_time += thread_times.store_time;
+    evidence.wire_time += thread_times.wire_time;
+    drop(thread_times);
+    transfer.add_stream(&evidence);
     transfer.on_stream_end(0);
-    let result = sent.map(|()| sum.finish());
+    let result = sent.map(|()| checksum.finish());
     let failure = lock(&failure).take();
     match (transfer.finish(result), failure) {
         (Ok(report), _) => Ok(report),
@@ -94,10 +94,10 @@ struct RequestBody<'b> {
     extent: BodyRange,
     done: u64,
     transfer: &'b ActiveTransfer,
-    tap: StreamChecksum<'b>,
+    checksum_part: StreamChecksum<'b>,
     /// Time spent in reads of the store, and time spent in this reader in total.
-    in_store: Duration,
-    inside: Duration,
+    store_time: Duration,
+    in_reader: Duration,
 }
 
 impl RequestBody<'_> {
@@ -114,9 +114,9 @@ impl RequestBody<'_> {
         }
         self.transfer.throttle(room)?;
         let at = self.extent.offset.saturating_add(self.done);
-        let begun = Instant::now();
+        let started = Instant::now();
         let read = self.source.read_at(at, &mut buf[..room]);
-        self.in_store += begun.elapsed();
+        self.store_time += started.elapsed();
         let n = read.map_err(|e| DataError::read(self.source, e))?;
         match (n, self.extent.length) {
             (0, Some(expected)) => Err(DataError::Shrunk {
@@ -125,7 +125,7 @@ impl RequestBody<'_> {
                 expected,
             }),
             _ => {
-                self.tap.add(self.done, &buf[..n]);
+                self.checksum_part.add(self.done, &buf[..n]);
                 self.done += n as u64;
                 self.transfer.add_moved(n as u64);
                 Ok(n)
@@ -136,13 +136,13 @@ impl RequestBody<'_> {
 
 impl Read for RequestBody<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let next = self.next(buf);
-        self.inside += begun.elapsed();
+        self.in_reader += started.elapsed();
         next.map_err(|error| {
-            let told = io::Error::other(error.to_string());
+            let returned = io::Error::other(error.to_string());
             self.transfer.fail(error);
-            told
+            returned
         })
     }
 }
@@ -167,7 +167,7 @@ mod tests {
         run(&source, extent, &settings, (&control, &dialer), send)
     }
 
-    fn all(body: &mut dyn Read) -> Vec<u8> {
+    fn read_all(body: &mut dyn Read) -> Vec<u8> {
         let mut bytes = Vec::new();
         body.read_to_end(&mut bytes).unwrap();
         bytes
@@ -175,17 +175,20 @@ mod tests {
 
     #[test]
     fn a_range_is_sent_counted_and_checksummed() {
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         let extent = BodyRange {
             offset: 7,
             length: Some(5),
         };
         let report = sent(extent, |body| {
-            came = all(body);
+            received = read_all(body);
             Ok(())
         });
         let report = report.unwrap();
-        assert_eq!((came.as_slice(), report.evidence.bytes), (&b"world"[..], 5));
+        assert_eq!(
+            (received.as_slice(), report.evidence.bytes),
+            (&b"world"[..], 5)
+        );
         let md5_of_world = "7d793037a0760186574b0282f2f435e7";
         assert_eq!(report.checksum.as_deref(), Some(md5_of_world));
     }

@@ -65,12 +65,12 @@ pub fn run(
 /// A transfer that is ready to start.
 struct SendTask<'t> {
     source: Arc<dyn Source>,
-    supply: SendCursor,
+    cursor: SendCursor,
     /// Number of bytes to send, if it is known.
     bytes: Option<u64>,
     /// Subtracted from the cursor's offsets to get wire offsets.
     origin: u64,
-    sum: TransferChecksum,
+    checksum: TransferChecksum,
     settings: &'t TransferSettings,
     transfer: &'t ActiveTransfer,
 }
@@ -91,12 +91,12 @@ impl<'t> SendTask<'t> {
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let task = |source, supply: SendCursor, origin, sum| Self {
+        let task = |source, cursor: SendCursor, origin, checksum| Self {
             source,
-            bytes: matches!(supply, SendCursor::Ranges { .. }).then(|| plan.ranges.byte_count()),
-            supply,
+            bytes: matches!(cursor, SendCursor::Ranges { .. }).then(|| plan.ranges.byte_count()),
+            cursor,
             origin,
-            sum,
+            checksum,
             settings,
             transfer,
         };
@@ -111,21 +111,22 @@ impl<'t> SendTask<'t> {
                 TransferChecksum::Off,
             ));
         }
-        let supply = match size {
+        let cursor = match size {
             Some(_) => SendCursor::ranges(&plan.ranges),
             None => SendCursor::sequential(),
         };
         // Bytes that one cursor hands out in order pass in order, over whatever streams.
-        let most = settings.streams.max(settings.max_streams);
-        let one_stream = settings.mode == TransferMode::Stream || most <= 1 || size.is_none();
+        let max_streams = settings.streams.max(settings.max_streams);
+        let one_stream =
+            settings.mode == TransferMode::Stream || max_streams <= 1 || size.is_none();
         let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
         let many =
             !one_stream || (size.is_some() && plan.ranges.byte_count() >= MIN_FOLLOWER_BYTES);
         let view = (ordered && many).then(|| Arc::clone(source));
-        let sum = TransferChecksum::read_back(settings.checksum, view, plan.origin);
+        let checksum = TransferChecksum::read_back(settings.checksum, view, plan.origin);
         // The offsets of a sequential source count from its own start.
         let origin = if size.is_some() { plan.origin } else { 0 };
-        Ok(task(Arc::clone(source), supply, origin, sum))
+        Ok(task(Arc::clone(source), cursor, origin, checksum))
     }
 
     /// Number of connections to open first for each target.

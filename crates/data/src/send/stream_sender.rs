@@ -33,35 +33,35 @@ enum SendMethod {
 
 /// A stream that sends parts of a task.
 pub(super) struct StreamSender<'t> {
-    wire: StreamIo<'t>,
+    io: StreamIo<'t>,
     task: &'t SendTask<'t>,
     method: SendMethod,
-    tap: StreamChecksum<'t>,
+    checksum_part: StreamChecksum<'t>,
     /// The parts have become smaller than a block: little is left.
-    at_last: bool,
+    is_near_end: bool,
 }
 
 impl<'t> StreamSender<'t> {
     /// Runs the connection's handshake first. Call it in the thread that serves the connection.
-    pub(super) fn new(mut wire: StreamIo<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
-        wire.handshake()?;
-        let method = choose_send_method(task, &wire);
+    pub(super) fn new(mut io: StreamIo<'t>, task: &'t SendTask<'t>) -> Result<Self, DataError> {
+        io.handshake()?;
+        let method = choose_send_method(task, &io);
         Ok(Self {
-            wire,
+            io,
             task,
             method,
-            tap: task.sum.stream_checksum(),
-            at_last: false,
+            checksum_part: task.checksum.stream_checksum(),
+            is_near_end: false,
         })
     }
 
-    pub(super) fn wire(&mut self) -> &mut StreamIo<'t> {
-        &mut self.wire
+    pub(super) fn io(&mut self) -> &mut StreamIo<'t> {
+        &mut self.io
     }
 
     /// Sends what the task's cursor hands out, until everything was handed out (returns true) or
     /// `leave` is set (returns false). `framed` sends MODE E blocks.
-    pub(super) fn send_supply(
+    pub(super) fn send_from_cursor(
         &mut self,
         framed: bool,
         leave: &AtomicBool,
@@ -76,17 +76,17 @@ impl<'t> StreamSender<'t> {
 
     /// Sends the next block. Returns false when everything was handed out.
     fn send_block(&mut self, framed: bool) -> Result<bool, DataError> {
-        let SendCursor::Ranges { left, .. } = &self.task.supply else {
+        let SendCursor::Ranges { left, .. } = &self.task.cursor else {
             return self.send_next(framed);
         };
         let block = self.task.settings.options.block as u64;
-        let lanes = self.task.transfer.stream_set().wanted();
-        let Some(part) = SendCursor::next(left, block, lanes) else {
+        let streams = self.task.transfer.stream_set().wanted();
+        let Some(part) = SendCursor::next(left, block, streams) else {
             return Ok(false);
         };
-        if part.is_near_end && !self.at_last {
-            self.at_last = true;
-            self.wire.stream().limit_unsent_near_end();
+        if part.is_near_end && !self.is_near_end {
+            self.is_near_end = true;
+            self.io.stream().limit_unsent_near_end();
         }
         self.send_part(part.range, framed)?;
         Ok(true)
@@ -95,7 +95,7 @@ impl<'t> StreamSender<'t> {
     /// Waits until the kernel no longer uses memory of this stream.
     fn finish(&mut self) -> Result<(), DataError> {
         match &mut self.method {
-            SendMethod::Zerocopy(ring) => ring.drain(&mut self.wire),
+            SendMethod::Zerocopy(ring) => ring.wait_released(&mut self.io),
             _ => Ok(()),
         }
     }
@@ -107,18 +107,19 @@ impl<'t> StreamSender<'t> {
         let mut header: &[u8] = if framed { &header } else { &[] };
         let mut at = part.start;
         while at < part.end {
-            let step = self.wire.transfer().step();
+            let step = self.io.transfer().step();
             let len = usize::try_from(part.end - at).unwrap_or(step).min(step);
-            self.wire.transfer().throttle(len)?;
+            self.io.transfer().throttle(len)?;
             let sent = self.send_step(header, at, len)?;
             if sent == 0 {
                 return Err(self.shrunk(at));
             }
             header = &[];
-            self.wire.transfer().add_moved(sent as u64);
+            self.io.transfer().add_moved(sent as u64);
             at += sent as u64;
         }
-        self.tap.stored(wire_offset, part.end - self.task.origin);
+        self.checksum_part
+            .stored(wire_offset, part.end - self.task.origin);
         Ok(())
     }
 
@@ -129,18 +130,18 @@ impl<'t> StreamSender<'t> {
         match &mut self.method {
             SendMethod::Copy(buffer) => {
                 let buf = &mut buffer.as_mut()[..len];
-                let n = fill(&mut self.wire, source, at, buf)?;
-                self.tap.add(wire_offset, &buf[..n]);
+                let n = read_full(&mut self.io, source, at, buf)?;
+                self.checksum_part.add(wire_offset, &buf[..n]);
                 // A source that has ended sends nothing, not even the header.
                 if n > 0 {
-                    self.wire.send_all(header, &buf[..n], false)?;
+                    self.io.send_all(header, &buf[..n], false)?;
                 }
                 Ok(n)
             }
             SendMethod::Zerocopy(ring) => {
-                let n = ring.send(&mut self.wire, header, len, |wire, buf| {
-                    let n = fill(wire, source, at, buf)?;
-                    self.tap.add(wire_offset, &buf[..n]);
+                let n = ring.send(&mut self.io, header, len, |io, buf| {
+                    let n = read_full(io, source, at, buf)?;
+                    self.checksum_part.add(wire_offset, &buf[..n]);
                     Ok(n)
                 })?;
                 Ok(n)
@@ -148,7 +149,7 @@ impl<'t> StreamSender<'t> {
             SendMethod::Sendfile | SendMethod::Splice(_) => {
                 // MSG_MORE joins the header with the first bytes of the file in one segment
                 // (tcp(7), TCP_CORK).
-                self.wire.send_all(header, &[], true)?;
+                self.io.send_all(header, &[], true)?;
                 match self.send_from_file(at, len) {
                     Err(DataError::Wire { source, .. }) if is_file_error(&source) => {
                         // Copying either works where the file system lacks the call, or reports the
@@ -165,24 +166,24 @@ impl<'t> StreamSender<'t> {
 
     fn send_from_file(&mut self, at: u64, len: usize) -> Result<usize, DataError> {
         let Some(file) = self.task.source.fd() else {
-            return Err(self.wire.wire_error(io::ErrorKind::Unsupported.into()));
+            return Err(self.io.wire_error(io::ErrorKind::Unsupported.into()));
         };
         match &mut self.method {
-            SendMethod::Splice(pipe) => splice(&mut self.wire, file, pipe, at, len),
-            _ => self.wire.send_file(file, at, len),
+            SendMethod::Splice(pipe) => splice(&mut self.io, file, pipe, at, len),
+            _ => self.io.send_file(file, at, len),
         }
     }
 
     /// Reads and sends the next block of an in-order source. Returns false at its end.
     fn send_next(&mut self, framed: bool) -> Result<bool, DataError> {
-        let SendCursor::Sequential(order) = &self.task.supply else {
+        let SendCursor::Sequential(order) = &self.task.cursor else {
             return Ok(false);
         };
         let SendMethod::Copy(buffer) = &mut self.method else {
             return Ok(false);
         };
         let len = self
-            .wire
+            .io
             .transfer()
             .step()
             .min(self.task.settings.options.block.max(1));
@@ -194,21 +195,21 @@ impl<'t> StreamSender<'t> {
         let offset = turn.offset;
         let source = &*self.task.source;
         let n = self
-            .wire
+            .io
             .store(|| source.read_at(offset, buf))
             .map_err(|e| DataError::read(source, e))?;
         turn.ended = n == 0;
         turn.offset += n as u64;
-        self.tap.add(offset, &buf[..n]);
+        self.checksum_part.add(offset, &buf[..n]);
         drop(turn);
         if n == 0 {
             return Ok(false);
         }
-        self.wire.transfer().throttle(n)?;
+        self.io.transfer().throttle(n)?;
         let header = BlockHeader::data(offset, n as u64).encode();
         let header: &[u8] = if framed { &header } else { &[] };
-        self.wire.send_all(header, &buf[..n], false)?;
-        self.wire.transfer().add_moved(n as u64);
+        self.io.send_all(header, &buf[..n], false)?;
+        self.io.transfer().add_moved(n as u64);
         Ok(true)
     }
 
@@ -219,7 +220,7 @@ impl<'t> StreamSender<'t> {
             Ok(Some(len)) => at.min(len),
             _ => at,
         };
-        let expected = match &self.task.supply {
+        let expected = match &self.task.cursor {
             SendCursor::Ranges { end, .. } => *end,
             SendCursor::Sequential(_) => at,
         };
@@ -235,15 +236,15 @@ impl<'t> StreamSender<'t> {
 /// the receiver pays for it: it must copy from pages that are no longer in a processor cache, and
 /// storing them takes longer than both copies did before (figures in docs/benchmarks.md).
 /// MSG_ZEROCOPY is slower on loopback, where the kernel copies after all.
-fn choose_send_method(task: &SendTask<'_>, wire: &StreamIo<'_>) -> SendMethod {
+fn choose_send_method(task: &SendTask<'_>, io: &StreamIo<'_>) -> SendMethod {
     let copy = || SendMethod::Copy(PageBuffer::new(MAX_STEP));
-    if matches!(task.supply, SendCursor::Sequential(_)) {
+    if matches!(task.cursor, SendCursor::Sequential(_)) {
         return copy();
     }
-    let kernel = wire.stream().transport().kernel_socket().is_ok();
-    let from_file = kernel && task.source.fd().is_some() && !task.sum.needs_bytes();
+    let kernel = io.stream().transport().kernel_socket().is_ok();
+    let from_file = kernel && task.source.fd().is_some() && !task.checksum.needs_bytes();
     match task.settings.options.io {
-        IoMethod::Auto if from_file && !wire.stream().is_local() => SendMethod::Sendfile,
+        IoMethod::Auto if from_file && !io.stream().is_local() => SendMethod::Sendfile,
         IoMethod::Sendfile if from_file => SendMethod::Sendfile,
         IoMethod::Splice if from_file => SplicePipe::new().map_or_else(
             |error| {
@@ -252,7 +253,7 @@ fn choose_send_method(task: &SendTask<'_>, wire: &StreamIo<'_>) -> SendMethod {
             },
             SendMethod::Splice,
         ),
-        IoMethod::Zerocopy => ZerocopyRing::new(wire).map_or_else(
+        IoMethod::Zerocopy => ZerocopyRing::new(io).map_or_else(
             |error| {
                 tracing::debug!(%error, "MSG_ZEROCOPY is unavailable, copying instead");
                 copy()
@@ -264,21 +265,21 @@ fn choose_send_method(task: &SendTask<'_>, wire: &StreamIo<'_>) -> SendMethod {
 }
 
 /// Reads until `buf` is full or the source ends.
-fn fill(
-    wire: &mut StreamIo<'_>,
+fn read_full(
+    io: &mut StreamIo<'_>,
     source: &dyn Source,
     at: u64,
     buf: &mut [u8],
 ) -> Result<usize, DataError> {
-    wire.store(|| {
-        let mut have = 0;
-        while have < buf.len() {
-            match source.read_at(at + have as u64, &mut buf[have..])? {
+    io.store(|| {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match source.read_at(at + filled as u64, &mut buf[filled..])? {
                 0 => break,
-                n => have += n,
+                n => filled += n,
             }
         }
-        Ok(have)
+        Ok(filled)
     })
     .map_err(|e: io::Error| DataError::read(source, e))
 }
@@ -287,7 +288,7 @@ fn fill(
 /// the first half has moved nothing, so that the caller may try another method. The second half
 /// returns no error that suggests that.
 fn splice(
-    wire: &mut StreamIo<'_>,
+    io: &mut StreamIo<'_>,
     file: BorrowedFd<'_>,
     pipe: &SplicePipe,
     at: u64,
@@ -295,19 +296,19 @@ fn splice(
 ) -> Result<usize, DataError> {
     let mut offset = at;
     let len = len.min(SplicePipe::capacity());
-    let piped = wire.store(|| {
+    let piped = io.store(|| {
         rustix::io::retry_on_intr(|| {
             let offset = Some(&mut offset);
             rustix::pipe::splice(file, offset, pipe.input(), None, len, SpliceFlags::MOVE)
         })
     });
-    let piped = piped.map_err(|e| wire.wire_error(e.into()))?;
+    let piped = piped.map_err(|e| io.wire_error(e.into()))?;
     let mut left = piped;
     while left > 0 {
-        left -= match wire.splice_out(pipe.output(), left, false) {
+        left -= match io.splice_out(pipe.output(), left, false) {
             Err(DataError::Wire { source, .. }) if is_file_error(&source) => {
                 // The socket accepts no pages; the bytes in the pipe must still be sent.
-                return send_rest(wire, pipe, left).map(|()| piped);
+                return send_rest(io, pipe, left).map(|()| piped);
             }
             sent => sent?,
         };
@@ -316,7 +317,7 @@ fn splice(
 }
 
 /// Sends the bytes of a pipe by copying them.
-fn send_rest(wire: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Result<(), DataError> {
+fn send_rest(io: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Result<(), DataError> {
     let mut buffer = vec![0; left.min(64 << 10)];
     while left > 0 {
         let want = left.min(buffer.len());
@@ -326,7 +327,7 @@ fn send_rest(wire: &mut StreamIo<'_>, pipe: &SplicePipe, mut left: usize) -> Res
         if n == 0 {
             return Err(DataError::setup("a pipe", io::ErrorKind::UnexpectedEof));
         }
-        wire.send_all(&[], &buffer[..n], false)?;
+        io.send_all(&[], &buffer[..n], false)?;
         left -= n;
     }
     Ok(())
@@ -367,13 +368,13 @@ mod tests {
         let pipe = SplicePipe::new().unwrap();
         let bytes: Vec<u8> = (0..150_000u32).map(|n| (n % 251) as u8).collect();
         rustix::io::write(pipe.input(), &bytes).unwrap();
-        let mut wire = StreamIo::new(&transfer, stream);
+        let mut io = StreamIo::new(&transfer, stream);
         // The state after a splice that moved some bytes and then failed.
-        let moved = wire.splice_out(pipe.output(), 1000, false).unwrap();
-        send_rest(&mut wire, &pipe, bytes.len() - moved).unwrap();
-        drop(wire);
-        let mut came = vec![0; bytes.len()];
-        peer.read_exact(&mut came).unwrap();
-        assert!(came == bytes);
+        let moved = io.splice_out(pipe.output(), 1000, false).unwrap();
+        send_rest(&mut io, &pipe, bytes.len() - moved).unwrap();
+        drop(io);
+        let mut received = vec![0; bytes.len()];
+        peer.read_exact(&mut received).unwrap();
+        assert!(received == bytes);
     }
 }

@@ -15,27 +15,27 @@ use crate::stream_io::StreamIo;
 use crate::transfer::MAX_STEP;
 
 /// Buffers that may be in flight at once.
-const DEPTH: usize = 4;
+const BUFFER_COUNT: usize = 4;
 
 /// Time for the kernel to release buffers after the connection was reset. It releases them at once,
 /// except what a network card is reading.
-const LETTING_GO: Duration = Duration::from_millis(100);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Polling interval. A reset connection is always ready, so poll(2) cannot wait for it.
-const PAUSE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// One buffer, and the number of sends that must complete before it is free.
 struct ZerocopyBuffer {
-    buffer: PageBuffer,
-    free_at: u64,
+    memory: PageBuffer,
+    free_after: u64,
 }
 
 /// The buffers of one stream. If the ring is dropped while the kernel still uses some of them, it
 /// resets the connection: memory with new content must not be sent.
 pub(super) struct ZerocopyRing {
     stream: Arc<DataStream>,
-    slots: Vec<ZerocopyBuffer>,
-    turn: usize,
+    buffers: Vec<ZerocopyBuffer>,
+    next: usize,
     progress: ZerocopyCounts,
 }
 
@@ -48,16 +48,16 @@ struct ZerocopyCounts {
 }
 
 impl ZerocopyRing {
-    pub(super) fn new(wire: &StreamIo<'_>) -> io::Result<Self> {
-        zerocopy::enable(wire.stream().transport().kernel_socket()?.as_fd())?;
-        let slot = |_| ZerocopyBuffer {
-            buffer: PageBuffer::new(MAX_STEP),
-            free_at: 0,
+    pub(super) fn new(io: &StreamIo<'_>) -> io::Result<Self> {
+        zerocopy::enable(io.stream().transport().kernel_socket()?.as_fd())?;
+        let buffer = |_| ZerocopyBuffer {
+            memory: PageBuffer::new(MAX_STEP),
+            free_after: 0,
         };
         Ok(Self {
-            stream: Arc::clone(wire.stream()),
-            slots: (0..DEPTH).map(slot).collect(),
-            turn: 0,
+            stream: Arc::clone(io.stream()),
+            buffers: (0..BUFFER_COUNT).map(buffer).collect(),
+            next: 0,
             progress: ZerocopyCounts {
                 started: 0,
                 completed: 0,
@@ -69,53 +69,53 @@ impl ZerocopyRing {
     /// `read` returned. Sends nothing, not even `header`, if that is 0.
     pub(super) fn send<'t>(
         &mut self,
-        wire: &mut StreamIo<'t>,
+        io: &mut StreamIo<'t>,
         header: &[u8],
         len: usize,
         read: impl FnOnce(&mut StreamIo<'t>, &mut [u8]) -> Result<usize, DataError>,
     ) -> Result<usize, DataError> {
-        let slot = &mut self.slots[self.turn % DEPTH];
-        self.progress.await_count(wire, slot.free_at)?;
-        let n = read(wire, &mut slot.buffer.as_mut()[..len])?;
+        let buffer = &mut self.buffers[self.next % BUFFER_COUNT];
+        self.progress.wait_for(io, buffer.free_after)?;
+        let n = read(io, &mut buffer.memory.as_mut()[..len])?;
         if n == 0 {
             return Ok(0);
         }
-        wire.send_all(header, &[], true)?;
+        io.send_all(header, &[], true)?;
         let mut sent = 0;
         while sent < n {
-            sent += self.progress.send(wire, &slot.buffer.as_ref()[sent..n])?;
+            sent += self.progress.send(io, &buffer.memory.as_ref()[sent..n])?;
         }
-        slot.free_at = self.progress.started;
-        self.turn += 1;
+        buffer.free_after = self.progress.started;
+        self.next += 1;
         Ok(n)
     }
 
     /// Waits until the kernel has released every buffer.
-    pub(super) fn drain(&mut self, wire: &mut StreamIo<'_>) -> Result<(), DataError> {
-        self.progress.await_count(wire, self.progress.started)
+    pub(super) fn wait_released(&mut self, io: &mut StreamIo<'_>) -> Result<(), DataError> {
+        self.progress.wait_for(io, self.progress.started)
     }
 }
 
 impl Drop for ZerocopyRing {
     fn drop(&mut self) {
-        if self.progress.settle(&self.stream, Duration::ZERO) {
+        if self.progress.wait_all(&self.stream, Duration::ZERO) {
             return;
         }
         self.stream.reset();
-        if !self.progress.settle(&self.stream, LETTING_GO) {
+        if !self.progress.wait_all(&self.stream, RELEASE_TIMEOUT) {
             tracing::warn!("the kernel still uses zero-copy buffers; leaking their memory");
-            std::mem::forget(std::mem::take(&mut self.slots));
+            std::mem::forget(std::mem::take(&mut self.buffers));
         }
     }
 }
 
 impl ZerocopyCounts {
     /// Waits for all completions, at most `patience`. Returns whether all have come.
-    fn settle(&mut self, stream: &DataStream, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    fn wait_all(&mut self, stream: &DataStream, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
         loop {
             // Other errors of the queue no longer matter.
-            let _ = self.collect(stream);
+            let _ = self.read_completions(stream);
             if self.completed >= self.started {
                 return true;
             }
@@ -123,14 +123,14 @@ impl ZerocopyCounts {
             if left.is_zero() {
                 return false;
             }
-            std::thread::sleep(left.min(PAUSE));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 
-    fn send(&mut self, wire: &mut StreamIo<'_>, bytes: &[u8]) -> Result<usize, DataError> {
-        let sent = wire.run_when_ready(PollFlags::OUT, |stream| {
+    fn send(&mut self, io: &mut StreamIo<'_>, bytes: &[u8]) -> Result<usize, DataError> {
+        let sent = io.run_when_ready(PollFlags::OUT, |stream| {
             // Unread completions keep the socket ready, and poll(2) would return at once.
-            self.collect(stream)?;
+            self.read_completions(stream)?;
             let socket = stream.transport().kernel_socket()?;
             match socket.send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL) {
                 // Too many completions are outstanding (net.core.optmem_max): copy this send.
@@ -140,16 +140,16 @@ impl ZerocopyCounts {
                 done => done.map(|n| (n, true)),
             }
         })?;
-        let (n, borrowed) = sent;
-        self.started += u64::from(borrowed);
+        let (n, is_zerocopy) = sent;
+        self.started += u64::from(is_zerocopy);
         Ok(n)
     }
 
     /// Waits until `count` sends of this transfer have completed.
-    fn await_count(&mut self, wire: &mut StreamIo<'_>, count: u64) -> Result<(), DataError> {
+    fn wait_for(&mut self, io: &mut StreamIo<'_>, count: u64) -> Result<(), DataError> {
         // A completion is an error condition (POLLERR), which needs no event flag.
-        wire.run_when_ready(PollFlags::empty(), |stream| {
-            self.collect(stream)?;
+        io.run_when_ready(PollFlags::empty(), |stream| {
+            self.read_completions(stream)?;
             if self.completed < count {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -157,7 +157,7 @@ impl ZerocopyCounts {
         })
     }
 
-    fn collect(&mut self, stream: &DataStream) -> io::Result<()> {
+    fn read_completions(&mut self, stream: &DataStream) -> io::Result<()> {
         while let Some((first, last)) = zerocopy::read_completion(stream.as_fd())? {
             self.completed += u64::from(last.wrapping_sub(first)) + 1;
         }
@@ -188,22 +188,22 @@ mod tests {
         let transfer =
             ActiveTransfer::new(Role::Sender, &settings, &Arc::new(TransferControl::new()))
                 .unwrap();
-        let mut wire = StreamIo::new(&transfer, Arc::clone(&stream));
-        let mut ring = ZerocopyRing::new(&wire).unwrap();
+        let mut io = StreamIo::new(&transfer, Arc::clone(&stream));
+        let mut ring = ZerocopyRing::new(&io).unwrap();
         // The peer reads nothing, so some sends stay in flight.
         let stalled = std::iter::repeat_with(|| {
-            ring.send(&mut wire, b"", MAX_STEP, |_, buf| {
+            ring.send(&mut io, b"", MAX_STEP, |_, buf| {
                 buf.fill(7);
                 Ok(buf.len())
             })
         })
         .find_map(Result::err);
         assert!(matches!(stalled, Some(DataError::Stalled { .. })));
-        assert!(!ring.progress.settle(&stream, Duration::ZERO));
+        assert!(!ring.progress.wait_all(&stream, Duration::ZERO));
         drop(ring);
-        let mut came = Vec::new();
-        let end = peer.read_to_end(&mut came).unwrap_err();
+        let mut received = Vec::new();
+        let end = peer.read_to_end(&mut received).unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
-        assert!(came.iter().all(|byte| *byte == 7));
+        assert!(received.iter().all(|byte| *byte == 7));
     }
 }

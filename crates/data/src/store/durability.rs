@@ -68,14 +68,14 @@ impl SyncPolicy {
 /// # Errors
 /// Those of fsync(2).
 pub(crate) fn sync_names(directory: &File) -> io::Result<()> {
-    match retry(|| directory.sync_all()) {
+    match retry_on_interrupt(|| directory.sync_all()) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }
 }
 
 /// Repeats fsync(2) or fdatasync(2), which signals may interrupt on some file systems.
-fn retry(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+fn retry_on_interrupt(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match step() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -96,7 +96,7 @@ pub(super) struct FileDurability {
     /// Held for reading from a call that may return a write-back error until the error is recorded.
     /// With the write lock, [`FileDurability::failed`] holds every error that the kernel has
     /// reported.
-    telling: RwLock<()>,
+    error_barrier: RwLock<()>,
     /// Ranges written and not forced to disk since; recorded only if the policy forces.
     unsynced: Mutex<RangeSet>,
 }
@@ -116,7 +116,7 @@ impl FileDurability {
             writeback: WritebackPacer::default(),
             entry: Mutex::new(DirectoryEntryState::Due(directory)),
             failed: Mutex::new(None),
-            telling: RwLock::default(),
+            error_barrier: RwLock::default(),
             unsynced: Mutex::default(),
         }
     }
@@ -140,12 +140,15 @@ impl FileDurability {
         }
         // A second time, because a sync since the write began may have come before its bytes.
         self.writes(offset, len);
-        self.told(|| self.writeback.wrote(file.as_fd(), offset, len))
+        self.record_error(|| self.writeback.wrote(file.as_fd(), offset, len))
     }
 
     /// Runs a call that may return a write-back error, and records it.
-    fn told(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let _telling = self.telling.read().unwrap_or_else(PoisonError::into_inner);
+    fn record_error(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _telling = self
+            .error_barrier
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         self.remember(call())
     }
 
@@ -156,10 +159,10 @@ impl FileDurability {
             return self.remember(writeback::flush_as_close(file.as_fd()));
         }
         self.sync_by(|entry| match entry {
-            DirectoryEntryState::Synced => retry(|| file.sync_data()),
+            DirectoryEntryState::Synced => retry_on_interrupt(|| file.sync_data()),
             // fsync(2) writes the inode's metadata, too: where the directory cannot be opened, that
             // is what makes today's file systems keep a new file's name.
-            DirectoryEntryState::Due(directory) => retry(|| file.sync_all())
+            DirectoryEntryState::Due(directory) => retry_on_interrupt(|| file.sync_all())
                 .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
         })
     }
@@ -175,7 +178,11 @@ impl FileDurability {
         // The error of a write-back that `force` waited for may have been reported to another
         // thread.
         let done = forced.and_then(|()| {
-            drop(self.telling.write().unwrap_or_else(PoisonError::into_inner));
+            drop(
+                self.error_barrier
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner),
+            );
             self.without_failure()
         });
         match done {
@@ -233,18 +240,18 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let durability = FileDurability::new(SyncPolicy::File, None);
         durability.wrote(&file, 0, 10).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (report, record_error) = std::sync::mpsc::channel();
         let synced = std::thread::scope(|scope| {
             durability.sync_by(|_| {
                 // A writer waits for the same write-back, gets its error, and is then slow.
                 scope.spawn(|| {
-                    durability.told(|| {
-                        tell.send(()).unwrap();
+                    durability.record_error(|| {
+                        report.send(()).unwrap();
                         std::thread::sleep(std::time::Duration::from_millis(50));
                         Err(io::Error::from_raw_os_error(libc::ENOSPC))
                     })
                 });
-                told.recv().unwrap();
+                record_error.recv().unwrap();
                 Ok(())
             })
         });

@@ -79,10 +79,10 @@ impl Source for FileSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         match &self.access {
-            OffsetAccess::Random => retry(|| self.file.read_at(buf, offset)),
+            OffsetAccess::Random => retry_on_interrupt(|| self.file.read_at(buf, offset)),
             OffsetAccess::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;
-                let n = retry(|| (&self.file).read(buf))?;
+                let n = retry_on_interrupt(|| (&self.file).read(buf))?;
                 *position += n as u64;
                 Ok(n)
             }
@@ -101,7 +101,7 @@ impl Source for FileSource {
     }
 }
 
-fn retry(mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+fn retry_on_interrupt(mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match step() {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

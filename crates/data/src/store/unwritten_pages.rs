@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::os::writeback;
 
 /// Zeros written in one call if the file system cannot punch holes.
-const ZEROS: usize = 64 << 10;
+const ZERO_CHUNK: usize = 64 << 10;
 
 /// Fails if pages of `file` could not be written back since the file was opened, or earlier without
 /// a report. Waits for nothing: later errors are reported to the next sync. After an error the
@@ -53,14 +53,14 @@ pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Res
             size = range.start;
             continue;
         }
-        let holed = make_hole(file, range.start, range.end.min(size));
-        result = result.and(holed);
+        let punched = punch_hole(file, range.start, range.end.min(size));
+        result = result.and(punched);
     }
     forget_pages(file);
     result
 }
 
-fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
+fn punch_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(file, hole, start, end - start) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, start, end),
@@ -69,10 +69,10 @@ fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
 }
 
 fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
-    let zeros = vec![0; ZEROS];
+    let zeros = vec![0; ZERO_CHUNK];
     let mut at = start;
     while at < end {
-        let len = usize::try_from(end - at).map_or(ZEROS, |left| left.min(ZEROS));
+        let len = usize::try_from(end - at).map_or(ZERO_CHUNK, |left| left.min(ZERO_CHUNK));
         file.write_all_at(&zeros[..len], at)?;
         at += len as u64;
     }

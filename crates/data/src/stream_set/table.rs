@@ -67,15 +67,15 @@ impl StreamTable {
     pub(super) fn active(&self) -> impl Iterator<Item = &SendStream> {
         self.streams
             .iter()
-            .filter(|l| l.state == SendStreamState::Active)
+            .filter(|s| s.state == SendStreamState::Active)
     }
 
     pub(super) fn staying(&self) -> impl Iterator<Item = &SendStream> {
-        self.streams.iter().filter(|l| l.is_staying())
+        self.streams.iter().filter(|s| s.is_staying())
     }
 
     fn staying_at(&self, target: usize) -> usize {
-        self.staying().filter(|l| l.target == target).count()
+        self.staying().filter(|s| s.target == target).count()
     }
 
     pub(super) fn opening(&self) -> usize {
@@ -84,32 +84,32 @@ impl StreamTable {
 
     /// Brings the number of streams to `aim`: tells surplus streams to leave, or leaving ones to
     /// stay. Returns the targets that must get one more stream each.
-    pub(super) fn adjust_count(&mut self, aim: usize) -> Vec<usize> {
+    pub(super) fn adjust_count(&mut self, wanted: usize) -> Vec<usize> {
         if self.no_more_opening {
             return Vec::new();
         }
-        let aim = aim.max(self.targets.len());
-        let mut there = self.staying().count() + self.opening();
-        while there > aim && self.retire_newest() {
-            there -= 1;
+        let wanted = wanted.max(self.targets.len());
+        let mut current = self.staying().count() + self.opening();
+        while current > wanted && self.retire_newest() {
+            current -= 1;
         }
-        while there < aim && self.keep_oldest() {
-            there += 1;
+        while current < wanted && self.keep_oldest() {
+            current += 1;
         }
-        self.least_used_targets(aim.saturating_sub(there))
+        self.least_used_targets(wanted.saturating_sub(current))
     }
 
     /// Tells the newest stream to leave whose target has others.
     fn retire_newest(&self) -> bool {
         let mut newest_first = self.streams.iter().rev();
-        let lane = newest_first.find(|l| l.is_staying() && self.staying_at(l.target) > 1);
-        lane.is_some_and(|l| !l.leave_flag.swap(true, Ordering::Relaxed))
+        let stream = newest_first.find(|s| s.is_staying() && self.staying_at(s.target) > 1);
+        stream.is_some_and(|s| !s.leave_flag.swap(true, Ordering::Relaxed))
     }
 
     /// Tells the oldest stream to stay that was told to leave and is still active.
     fn keep_oldest(&self) -> bool {
-        let leaving = self.active().find(|l| !l.is_staying());
-        leaving.is_some_and(|l| l.leave_flag.swap(false, Ordering::Relaxed))
+        let leaving = self.active().find(|s| !s.is_staying());
+        leaving.is_some_and(|s| s.leave_flag.swap(false, Ordering::Relaxed))
     }
 
     /// The targets of `more` new streams, so that all targets get the same number, as far as their
@@ -134,16 +134,16 @@ impl StreamTable {
     }
 
     /// Whether this is the only active stream at its target.
-    pub(super) fn is_last_at_target(&self, lane: usize) -> bool {
-        let target = self.streams[lane].target;
-        self.active().filter(|l| l.target == target).count() <= 1
+    pub(super) fn is_last_at_target(&self, index: usize) -> bool {
+        let target = self.streams[index].target;
+        self.active().filter(|s| s.target == target).count() <= 1
     }
 
     /// Records a stream's EOD. Returns the number of EODs at its target.
-    pub(super) fn mark_ended(&mut self, lane: usize, stage: SendStreamState) -> u64 {
-        let lane = &mut self.streams[lane];
-        lane.state = stage;
-        let target = &mut self.targets[lane.target];
+    pub(super) fn mark_ended(&mut self, index: usize, stage: SendStreamState) -> u64 {
+        let stream = &mut self.streams[index];
+        stream.state = stage;
+        let target = &mut self.targets[stream.target];
         target.ended += 1;
         target.ended
     }

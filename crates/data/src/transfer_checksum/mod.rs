@@ -73,7 +73,7 @@ impl TransferChecksum {
     /// The access of one stream.
     pub(crate) fn stream_checksum(&self) -> StreamChecksum<'_> {
         StreamChecksum {
-            sum: self,
+            checksum: self,
             run: None,
         }
     }
@@ -85,13 +85,13 @@ impl TransferChecksum {
         go_on: impl Fn() -> bool + Send,
         work: impl FnOnce() -> T,
     ) -> T {
-        let Self::Follower(follow) = self else {
+        let Self::Follower(follower) = self else {
             return work();
         };
         std::thread::scope(|scope| {
-            scope.spawn(move || follow.run(go_on));
+            scope.spawn(move || follower.run(go_on));
             // The follower must stop also when the work panics.
-            let _end = FollowerStopGuard(follow);
+            let _end = FollowerStopGuard(follower);
             work()
         })
     }
@@ -106,7 +106,7 @@ impl TransferChecksum {
                 let order = into_unlocked(order);
                 order.next.map(|_| order.digest.finish())
             }
-            Self::Follower(follow) => follow.digest(),
+            Self::Follower(follower) => follower.digest(),
         }
     }
 }
@@ -123,7 +123,7 @@ impl Drop for FollowerStopGuard<'_> {
 /// One stream's contribution to a [`TransferChecksum`].
 #[derive(Debug)]
 pub(crate) struct StreamChecksum<'s> {
-    sum: &'s TransferChecksum,
+    checksum: &'s TransferChecksum,
     /// The run of bytes that this stream still extends: its start and its checksum.
     run: Option<(u64, PartialHasher)>,
 }
@@ -131,7 +131,7 @@ pub(crate) struct StreamChecksum<'s> {
 impl StreamChecksum<'_> {
     /// Adds bytes that pass at `offset`.
     pub(crate) fn add(&mut self, offset: u64, bytes: &[u8]) {
-        match self.sum {
+        match self.checksum {
             TransferChecksum::Off | TransferChecksum::Follower(_) => {}
             TransferChecksum::Combined(pieces) => {
                 if !matches!(&self.run, Some((start, run)) if start + run.len() == offset) {
@@ -146,14 +146,14 @@ impl StreamChecksum<'_> {
 
     /// Reports that `start..end` can be read back from the store.
     pub(crate) fn stored(&mut self, start: u64, end: u64) {
-        if let TransferChecksum::Follower(follow) = self.sum {
-            follow.stored(start, end);
+        if let TransferChecksum::Follower(follower) = self.checksum {
+            follower.stored(start, end);
         }
     }
 
     fn flush(&mut self) {
         if let (TransferChecksum::Combined(pieces), Some((start, run))) =
-            (self.sum, self.run.take())
+            (self.checksum, self.run.take())
         {
             lock(pieces).insert(start, run.finish());
         }
@@ -254,25 +254,25 @@ mod tests {
             size in 1usize..700,
             order in any::<u64>(),
         ) {
-            let sum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Crc32c));
+            let checksum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Crc32c));
             let mut blocks: Vec<_> = bytes.chunks(size).enumerate().collect();
             blocks.sort_by_key(|(i, _)| (*i as u64 + 1).wrapping_mul(order | 1));
-            let mut taps = [sum.stream_checksum(), sum.stream_checksum(), sum.stream_checksum()];
+            let mut parts = [checksum.stream_checksum(), checksum.stream_checksum(), checksum.stream_checksum()];
             for (n, (i, block)) in blocks.into_iter().enumerate() {
-                taps[n % 3].add((i * size) as u64, block);
+                parts[n % 3].add((i * size) as u64, block);
             }
-            drop(taps);
-            prop_assert_eq!(sum.finish(), Some(reference(ChecksumAlgorithm::Crc32c, &bytes)));
+            drop(parts);
+            prop_assert_eq!(checksum.finish(), Some(reference(ChecksumAlgorithm::Crc32c, &bytes)));
         }
     }
 
     #[test]
     fn an_overlap_voids_the_checksum() {
         for second in [0, 4, 9] {
-            let sum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Adler32));
-            sum.stream_checksum().add(0, &[1; 10]);
-            sum.stream_checksum().add(second, &[1; 10]);
-            assert_eq!(sum.finish(), None);
+            let checksum = TransferChecksum::one_stream(Some(ChecksumAlgorithm::Adler32));
+            checksum.stream_checksum().add(0, &[1; 10]);
+            checksum.stream_checksum().add(second, &[1; 10]);
+            assert_eq!(checksum.finish(), None);
         }
     }
 
@@ -286,20 +286,20 @@ mod tests {
             ),
             (ChecksumAlgorithm::Md5, None),
         ] {
-            let sum = TransferChecksum::one_stream(Some(algorithm));
-            let mut tap = sum.stream_checksum();
-            tap.add(0, &bytes[..2]);
-            tap.add(4, &bytes[4..]);
-            drop(tap);
-            assert_eq!(sum.finish(), expected);
+            let checksum = TransferChecksum::one_stream(Some(algorithm));
+            let mut part = checksum.stream_checksum();
+            part.add(0, &bytes[..2]);
+            part.add(4, &bytes[4..]);
+            drop(part);
+            assert_eq!(checksum.finish(), expected);
         }
     }
 
     #[test]
     fn no_bytes_give_the_checksum_of_nothing() {
         for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
-            let sum = TransferChecksum::one_stream(Some(algorithm));
-            assert_eq!(sum.finish(), Some(reference(algorithm, b"")));
+            let checksum = TransferChecksum::one_stream(Some(algorithm));
+            assert_eq!(checksum.finish(), Some(reference(algorithm, b"")));
         }
         assert_eq!(TransferChecksum::one_stream(None).finish(), None);
     }

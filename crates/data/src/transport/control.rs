@@ -165,15 +165,15 @@ mod tests {
             near.shutdown().await.unwrap();
             near
         });
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         let mut buffer = vec![0; 1 << 16];
         loop {
             match far.read(&mut buffer).await.unwrap() {
                 0 => break,
-                n => came.extend_from_slice(&buffer[..n]),
+                n => received.extend_from_slice(&buffer[..n]),
             }
         }
-        assert!(came == expected);
+        assert!(received == expected);
         // The other direction is still open.
         let mut near = sending.await.unwrap();
         far.write_all(b"bye").await.unwrap();

@@ -77,7 +77,7 @@ impl DataTransport {
             TransportLayer::Clear => Ok(None),
             #[cfg(test)]
             TransportLayer::Slow(gate) => {
-                gate.pass();
+                gate.wait_if_first();
                 Ok(None)
             }
         }
@@ -115,15 +115,19 @@ impl DataTransport {
 #[cfg(test)]
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeGate {
-    came: std::sync::atomic::AtomicUsize,
+    started_count: std::sync::atomic::AtomicUsize,
     open: std::sync::Mutex<bool>,
     opened: std::sync::Condvar,
 }
 
 #[cfg(test)]
 impl HandshakeGate {
-    fn pass(&self) {
-        if self.came.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0 {
+    fn wait_if_first(&self) {
+        if self
+            .started_count
+            .fetch_add(1, std::sync::atomic::Ordering::SeqCst)
+            > 0
+        {
             return;
         }
         let open = crate::locks::lock(&self.open);
@@ -136,8 +140,8 @@ impl HandshakeGate {
     }
 
     /// Number of handshakes that have begun.
-    pub(crate) fn came(&self) -> usize {
-        self.came.load(std::sync::atomic::Ordering::SeqCst)
+    pub(crate) fn started_count(&self) -> usize {
+        self.started_count.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     pub(crate) fn open(&self) {

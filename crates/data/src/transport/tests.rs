@@ -50,10 +50,10 @@ fn layered(mode: TransferMode, gate: &Arc<HandshakeGate>) -> TransferSettings {
     settings
 }
 
-fn until(happens: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !happens() {
-        assert!(Instant::now() < patience, "it never happens");
+fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it never happens");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -83,11 +83,11 @@ fn a_slow_handshake_does_not_delay_other_connections() {
             scope.spawn(|| recv::run(&mut channel, &as_sink, &WHOLE, &settings, &control));
         let eod = BlockHeader::eod(true);
         let _slow = sender(at, 0, b"slow", &[eod]);
-        until(|| gate.came() == 1);
+        wait_until(|| gate.started_count() == 1);
         let _other = sender(at, 4, b", quick", &[BlockHeader::eof(2, false), eod]);
         // All of its bytes are stored, and none of the first connection's.
-        until(|| control.bytes() == 7);
-        assert_eq!(gate.came(), 2);
+        wait_until(|| control.bytes() == 7);
+        assert_eq!(gate.started_count(), 2);
         gate.open();
         assert_eq!(receiver.join().unwrap().unwrap().evidence.bytes, 11);
     });
@@ -151,6 +151,6 @@ fn the_kernel_never_bypasses_a_layer() {
             receiver.join().unwrap().unwrap();
         });
         assert!(std::fs::read(&to).unwrap() == bytes, "{mode:?} {io:?}");
-        assert!(gate.came() >= 2, "{mode:?} {io:?}");
+        assert!(gate.started_count() >= 2, "{mode:?} {io:?}");
     }
 }

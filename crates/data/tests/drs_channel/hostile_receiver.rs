@@ -112,9 +112,9 @@ fn a_silent_peer_does_not_affect_the_transfer() {
 fn strangers_do_not_affect_the_transfer() {
     let bytes = pattern(MUCH);
     let drs = listening();
-    let told = "SBUF 1.0 1048576\r\n";
-    let wrong = format!("DRS {}\r\n{told}", "0".repeat(32));
-    let right = format!("{}{told}", greeting(&drs));
+    let announcement = "SBUF 1.0 1048576\r\n";
+    let wrong = format!("DRS {}\r\n{announcement}", "0".repeat(32));
+    let right = format!("{}{announcement}", greeting(&drs));
     // Before there is a transfer.
     let mut strangers = vec![
         DrsTestPeer::from(HERE, &drs, &wrong),
@@ -124,7 +124,7 @@ fn strangers_do_not_affect_the_transfer() {
         .map(|_| DrsTestPeer::from(HERE, &drs, "DRS"))
         .collect();
     let running = EndUnderTest::sender(bytes.clone(), &drs);
-    strangers.push(DrsTestPeer::from(HERE, &drs, told));
+    strangers.push(DrsTestPeer::from(HERE, &drs, announcement));
     strangers.push(DrsTestPeer::from(ELSEWHERE, &drs, &right));
     for stranger in &mut strangers {
         stranger.hears_end();

@@ -7,7 +7,7 @@ use tune::sizing::BufferBounds;
 
 use crate::ends::{DrsTestPeer, EndUnderTest, connecting, greeting, listening, pattern};
 
-const LEN: usize = 512 << 10;
+const FILE_SIZE: usize = 512 << 10;
 
 /// A receiver that has announced its first size on the channel, its peer, and the bytes of the
 /// transfer.
@@ -22,11 +22,11 @@ struct AnnouncedReceiver {
 impl AnnouncedReceiver {
     fn new(receiver_listens: bool) -> Self {
         let sink = MemorySink::new(64 << 20, "sink");
-        let bytes = pattern(LEN);
+        let bytes = pattern(FILE_SIZE);
         // The peer's host is known from the first byte of its data connection on.
         let begin = |drs: &_| {
             let mut running = EndUnderTest::receiver(sink.clone(), drs);
-            running.data.write_all(&bytes[..LEN / 2]).unwrap();
+            running.data.write_all(&bytes[..FILE_SIZE / 2]).unwrap();
             running
         };
         let (running, peer) = if receiver_listens {
@@ -40,15 +40,15 @@ impl AnnouncedReceiver {
             assert_eq!(peer.line(), greeting(&drs));
             (running, peer)
         };
-        let mut begun = Self {
+        let mut receiver = Self {
             running,
             peer,
             announced: String::new(),
             sink,
             bytes,
         };
-        begun.announced = begun.peer.line();
-        begun
+        receiver.announced = receiver.peer.line();
+        receiver
     }
 
     /// The transfer completes as if nothing had happened.
@@ -57,7 +57,7 @@ impl AnnouncedReceiver {
         for sample in self.running.control.sample_streams() {
             assert!(u64::from(sample.memory.rcvbuf) <= largest);
         }
-        self.running.feed(&self.bytes[LEN / 2..]);
+        self.running.feed(&self.bytes[FILE_SIZE / 2..]);
         assert!(self.sink.bytes() == self.bytes);
     }
 }
@@ -65,19 +65,19 @@ impl AnnouncedReceiver {
 #[test]
 fn a_correct_echo_is_answered_by_the_next_size() {
     for receiver_listens in [true, false] {
-        let mut begun = AnnouncedReceiver::new(receiver_listens);
-        let mut words = begun.announced.split_whitespace();
+        let mut receiver = AnnouncedReceiver::new(receiver_listens);
+        let mut words = receiver.announced.split_whitespace();
         assert_eq!(words.next(), Some("SBUF"));
         let timestamp = words.next().unwrap();
         assert!(timestamp.split_once('.').unwrap().1.len() == 6);
         assert!(words.next().unwrap().parse::<u64>().unwrap() >= BufferBounds::default().initial);
         for _ in 0..3 {
-            let said = begun.announced.clone();
-            begun.peer.say(&said);
-            begun.announced = begun.peer.line();
-            assert_ne!(begun.announced, said);
+            let said = receiver.announced.clone();
+            receiver.peer.say(&said);
+            receiver.announced = receiver.peer.line();
+            assert_ne!(receiver.announced, said);
         }
-        begun.finish();
+        receiver.finish();
     }
 }
 
@@ -92,10 +92,10 @@ fn forged_echoes_close_only_the_channel() {
             "SBUF 0.0 65536 and more\r\n".into(),
             "x".repeat(1 << 20),
         ] {
-            let mut begun = AnnouncedReceiver::new(receiver_listens);
-            begun.peer.say(&forged);
-            begun.peer.hears_end();
-            begun.finish();
+            let mut receiver = AnnouncedReceiver::new(receiver_listens);
+            receiver.peer.say(&forged);
+            receiver.peer.hears_end();
+            receiver.finish();
         }
     }
 }
@@ -110,11 +110,11 @@ fn a_sender_that_never_echoes_does_not_affect_the_transfer() {
 #[test]
 fn a_channel_lost_during_the_transfer_does_not_affect_it() {
     for receiver_listens in [true, false] {
-        let mut begun = AnnouncedReceiver::new(receiver_listens);
-        let said = begun.announced.clone();
-        begun.peer.say(&said);
-        begun.peer.line();
-        begun.peer.hang_up();
-        begun.finish();
+        let mut receiver = AnnouncedReceiver::new(receiver_listens);
+        let said = receiver.announced.clone();
+        receiver.peer.say(&said);
+        receiver.peer.line();
+        receiver.peer.hang_up();
+        receiver.finish();
     }
 }

@@ -12,9 +12,9 @@ use crate::ends::HERE;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RelayedDialogue {
     /// From the connecting end.
-    pub(crate) there: String,
+    pub(crate) from_connecting: String,
     /// From the listening end.
-    pub(crate) back: String,
+    pub(crate) from_listening: String,
 }
 
 /// Stands between a listening endpoint and a connecting one that it makes.
@@ -32,7 +32,7 @@ impl DrsRelay {
         let address = listener.local_addr().unwrap();
         let endpoint = Arc::new(DrsEndpoint::connect(address, to.address().nonce));
         let dialogues = Arc::new(Mutex::new(Vec::new()));
-        let tap = Self {
+        let relay = Self {
             endpoint,
             dialogues: Arc::clone(&dialogues),
             cut,
@@ -41,10 +41,10 @@ impl DrsRelay {
         // Ends with the test process.
         std::thread::spawn(move || {
             for connection in listener.incoming() {
-                relay(connection.unwrap(), to, cut, &dialogues);
+                relay_connection(connection.unwrap(), to, cut, &dialogues);
             }
         });
-        tap
+        relay
     }
 
     /// The recorded messages, one entry per connection.
@@ -60,10 +60,10 @@ impl DrsRelay {
 }
 
 fn is_cut(one: &RelayedDialogue, cut: Option<usize>) -> bool {
-    cut.is_some_and(|lines| one.back.matches('\n').count() >= lines)
+    cut.is_some_and(|lines| one.from_listening.matches('\n').count() >= lines)
 }
 
-fn relay(
+fn relay_connection(
     connecting: TcpStream,
     to: SocketAddr,
     cut: Option<usize>,
@@ -72,14 +72,18 @@ fn relay(
     let listening = TcpStream::connect(to).unwrap();
     let number = dialogues.lock().unwrap().len();
     dialogues.lock().unwrap().push(RelayedDialogue::default());
-    let pass = |mut from: TcpStream, mut to: TcpStream, back: bool| {
+    let pass = |mut from: TcpStream, mut to: TcpStream, from_listening: bool| {
         let dialogues = Arc::clone(dialogues);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = from.read(&mut bytes) {
                 let mut dialogues = dialogues.lock().unwrap();
                 let one = &mut dialogues[number];
-                let text = if back { &mut one.back } else { &mut one.there };
+                let text = if from_listening {
+                    &mut one.from_listening
+                } else {
+                    &mut one.from_connecting
+                };
                 text.push_str(&String::from_utf8_lossy(&bytes[..count]));
                 if is_cut(one, cut) || to.write_all(&bytes[..count]).is_err() {
                     break;

@@ -47,14 +47,14 @@ pub(crate) fn receive_with<T: Send>(
 ) -> (MemorySink, PumpResult, Duration) {
     let (stored, target) = sink();
     let begin = Instant::now();
-    let (outcome, took) = std::thread::scope(|scope| {
+    let (outcome, elapsed) = std::thread::scope(|scope| {
         let peer = scope.spawn(peer);
         let outcome = data::recv::run(channel, &target, &plan, settings, control);
-        let took = begin.elapsed();
+        let elapsed = begin.elapsed();
         drop(peer.join().unwrap());
-        (outcome, took)
+        (outcome, elapsed)
     });
-    (stored, outcome, took)
+    (stored, outcome, elapsed)
 }
 
 pub(crate) fn receive<T: Send>(
@@ -219,7 +219,7 @@ fn assert_truncated(outcome: &PumpResult) {
 }
 
 /// No timeout ends a transfer: if the test ends, something else did.
-fn never_out_of_time() -> TransferSettings {
+fn settings_without_timeouts() -> TransferSettings {
     let hour = Duration::from_secs(3600);
     let mut settings = TransferSettings {
         connect_timeout: hour,
@@ -234,11 +234,16 @@ fn a_connection_broken_after_data_fails_and_keeps_the_stored_ranges() {
     bounded(|| {
         let (mut channel, address) = listen(AllowedPeers::Any);
         let control = Arc::new(TransferControl::new());
-        let (_, outcome, _) =
-            receive_with(&mut channel, ANY, &never_out_of_time(), &control, || {
+        let (_, outcome, _) = receive_with(
+            &mut channel,
+            ANY,
+            &settings_without_timeouts(),
+            &control,
+            || {
                 let short = &block(DATA, 100, &[7; 1000])[..517];
                 connect(address, &[&block(DATA, 0, b"abcdef"), short].concat());
-            });
+            },
+        );
         assert_truncated(&outcome);
         let safe: Vec<_> = control.stored().iter().map(|r| (r.start, r.end)).collect();
         assert_eq!(safe, [(0, 6), (100, 600)]);
@@ -253,7 +258,7 @@ fn a_transfer_without_eof_fails_after_the_grace_period() {
         let (_, outcome, _) = receive_with(
             &mut channel,
             ANY,
-            &never_out_of_time(),
+            &settings_without_timeouts(),
             &Arc::default(),
             || {
                 let bytes = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
@@ -270,7 +275,7 @@ fn a_missing_eod_is_a_stall() {
     let mut settings = settings(TransferMode::Extended);
     settings.options.stall = Duration::from_millis(300);
     for end in [block(EOF | EOD, 2, b""), block(EOD, 0, b"")] {
-        let (_, outcome, took) =
+        let (_, outcome, elapsed) =
             receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
                 connect(address, &end)
             });
@@ -278,7 +283,7 @@ fn a_missing_eod_is_a_stall() {
             matches!(outcome, Err(DataError::Stalled { .. })),
             "{outcome:?}"
         );
-        assert!(took > Duration::from_millis(290));
+        assert!(elapsed > Duration::from_millis(290));
     }
 }
 

@@ -16,7 +16,8 @@ use proto::command::TransferMode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
 use crate::transfer_ends::{
-    ANY, LOCALHOST, LoopbackTransfer, PATIENCE, listen, pair, pattern, settings, sink, until, whole,
+    ANY, LOCALHOST, LoopbackTransfer, PATIENCE, listen, pair, pattern, settings, sink, until,
+    whole_plan,
 };
 
 #[test]
@@ -35,7 +36,7 @@ fn a_shrunk_source_fails_the_transfer_at_both_ends() {
             let (_, target) = sink();
             let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
             transfer.source = Arc::new(FileSource::new(file, "shrunk").unwrap());
-            transfer.send = whole(400_000);
+            transfer.send = whole_plan(400_000);
             transfer.sender.options.io = io;
             transfer.sender.streams = 2;
             let (mut sender, mut receiver) = pair();

@@ -14,7 +14,9 @@ use proto::command::{DataType, TransferMode};
 use proto::ranges::RangeSet;
 use proto::sizing::SocketBuffers;
 
-use crate::transfer_ends::{ANY, LoopbackTransfer, listen, memory, pair, pattern, sink, whole};
+use crate::transfer_ends::{
+    ANY, LoopbackTransfer, listen, memory, pair, pattern, sink, whole_plan,
+};
 use data::channel::AllowedPeers;
 
 const METHODS: [IoMethod; 5] = [
@@ -61,7 +63,7 @@ fn check_files(mode: TransferMode, streams: &[usize]) {
                 assert!(contents(&target) == bytes, "{case}");
                 assert_eq!(sent.evidence.bytes, len as u64, "{case}");
                 assert_eq!(received.evidence.bytes, len as u64, "{case}");
-                assert_eq!(received.stored, whole(len as u64).ranges, "{case}");
+                assert_eq!(received.stored, whole_plan(len as u64).ranges, "{case}");
             }
         }
     }

@@ -46,7 +46,7 @@ fn pair(sizing: BufferSizing) -> (SessionDataChannel, SessionDataChannel) {
 }
 
 /// The largest size that this host allows for a buffer.
-fn most(buffer: SocketBuffer) -> u64 {
+fn max_buffer(buffer: SocketBuffer) -> u64 {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let largest = BufferBounds::default().largest;
     sockopt::set_buffer(socket.as_fd(), buffer, largest).unwrap() / 2
@@ -128,13 +128,16 @@ fn a_drs1_receiver_grows_its_buffer_and_the_sender_follows() {
         let four_times = 4 * BufferBounds::default().initial;
         assert!(sizes(&at_receiver).contains(&four_times), "{at_receiver:?}");
         // A sender that is late for a size may find the next one already.
-        let most = most(SocketBuffer::Receive);
-        let told: Vec<u64> = sizes(&at_receiver).iter().map(|n| most.min(*n)).collect();
+        let max_buffer = max_buffer(SocketBuffer::Receive);
+        let announced: Vec<u64> = sizes(&at_receiver)
+            .iter()
+            .map(|n| max_buffer.min(*n))
+            .collect();
         let followed = sizes(&at_sender);
         assert!(!followed.is_empty(), "{at_sender:?}");
         assert!(
-            followed.iter().all(|size| told.contains(size)),
-            "{at_sender:?} {told:?}"
+            followed.iter().all(|size| announced.contains(size)),
+            "{at_sender:?} {announced:?}"
         );
         assert!(received.evidence.buffer_bytes > INITIAL, "{received:?}");
         assert!(sent.evidence.buffer_bytes > INITIAL, "{sent:?}");
@@ -181,7 +184,7 @@ fn one_sample(control: &TransferControl) -> StreamSample {
 
 #[test]
 fn small_initial_buffers_keep_a_large_window_scale() {
-    let granted = most(SocketBuffer::Receive);
+    let granted = max_buffer(SocketBuffer::Receive);
     for mode in BOTH {
         for sizing in [BufferSizing::Drs1, BufferSizing::Drs] {
             while_receiving(sizing, mode, |sample| {
@@ -225,7 +228,7 @@ fn while_sending(
     let source = crate::transfer_ends::memory(&[7; 48 << 20]);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let plan = crate::transfer_ends::whole(48 << 20);
+            let plan = crate::transfer_ends::whole_plan(48 << 20);
             data::send::run(&mut channel, &source, &plan, &settings, &control)
         });
         until("all streams are there", || {
@@ -255,7 +258,7 @@ fn a_sender_sets_the_sizes_of_its_peer() {
         while_sending(&settings, streams, |control| {
             await_send_buffers(control, INITIAL);
             control.follow_peer_size(512 << 10);
-            await_send_buffers(control, 2 * most(SocketBuffer::Send).min(512 << 10));
+            await_send_buffers(control, 2 * max_buffer(SocketBuffer::Send).min(512 << 10));
             // Sizes may shrink, too.
             control.follow_peer_size(100_000);
             await_send_buffers(control, 200_000);
@@ -319,12 +322,12 @@ fn memory_is_measured_while_data_moves() {
         let mut settings = settings(TransferMode::Stream);
         settings.options.buffers.sizing = sizing;
         // The queue is full by the second sample; a busy machine samples late.
-        let most = [150, 1000, 5000].into_iter().find(|pause| {
+        let max_buffer = [150, 1000, 5000].into_iter().find(|pause| {
             let pause = Duration::from_millis(*pause);
             let wire = while_sending(&settings, 1, |_| std::thread::sleep(pause));
             wire.socket_memory_bytes >= 64 << 10
         });
-        assert!(most.is_some(), "{sizing:?}");
+        assert!(max_buffer.is_some(), "{sizing:?}");
     }
 }
 

@@ -25,23 +25,26 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a condition is true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to this: {what}");
+        assert!(
+            started.elapsed() < PATIENCE,
+            "it never comes to this: {what}"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Runs a transfer that no timeout ends; a regression must not block the suite.
 pub(crate) fn bounded(act: impl FnOnce() + Send + 'static) {
-    let (tell, told) = mpsc::channel();
+    let (done_sender, done) = mpsc::channel();
     let running = std::thread::spawn(move || {
         act();
         // The waiting thread may have given up.
-        let _ = tell.send(());
+        let _ = done_sender.send(());
     });
     // A panic inside after its own timeout is more specific.
-    match told.recv_timeout(2 * PATIENCE) {
+    match done.recv_timeout(2 * PATIENCE) {
         Err(RecvTimeoutError::Timeout) => panic!("it never ends"),
         _ => running
             .join()
@@ -92,7 +95,7 @@ pub(crate) fn memory(bytes: &[u8]) -> Arc<dyn Source> {
     Arc::new(MemorySource::new(bytes.to_vec(), "source"))
 }
 
-pub(crate) fn whole(len: u64) -> SendPlan {
+pub(crate) fn whole_plan(len: u64) -> SendPlan {
     let mut ranges = RangeSet::new();
     ranges.insert(0, len);
     SendPlan { ranges, origin: 0 }
@@ -122,7 +125,7 @@ impl LoopbackTransfer {
         Self {
             source: memory(bytes),
             sink,
-            send: whole(bytes.len() as u64),
+            send: whole_plan(bytes.len() as u64),
             receive: ANY,
             sender: settings(mode),
             receiver: settings(mode),

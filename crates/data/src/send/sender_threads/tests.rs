@@ -28,10 +28,10 @@ use proto::sizing::SocketBuffers;
 use units::splitmix;
 
 /// Bytes that take 0.3 s at [`RATE`].
-const SOME: usize = 3_000_000;
+const FILE_SIZE: usize = 3_000_000;
 const RATE: u64 = 7_000_000;
 
-fn pattern(len: usize) -> Vec<u8> {
+fn test_bytes(len: usize) -> Vec<u8> {
     splitmix::bytes(1, len)
 }
 
@@ -47,12 +47,12 @@ fn listen() -> (SessionDataChannel, SocketAddr) {
     (channel, address)
 }
 
-fn to(address: SocketAddr) -> SessionDataChannel {
+fn connect_to(address: SocketAddr) -> SessionDataChannel {
     SessionDataChannel::connect_to(vec![address], None)
 }
 
 /// Settings of a slow sender whose streams may join and leave.
-fn slow(streams: usize) -> TransferSettings {
+fn slow_settings(streams: usize) -> TransferSettings {
     TransferSettings {
         options: TransferOptions {
             block: 64 << 10,
@@ -75,7 +75,7 @@ fn send(
     channel: &mut SessionDataChannel,
     bytes: &[u8],
     settings: &TransferSettings,
-    meddle: impl FnOnce(&ActiveTransfer) + Send,
+    act: impl FnOnce(&ActiveTransfer) + Send,
 ) -> Result<TransferReport, DataError> {
     let control = Arc::new(TransferControl::new());
     let transfer = ActiveTransfer::new(Role::Sender, settings, &control).unwrap();
@@ -87,8 +87,8 @@ fn send(
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
-                meddle(&transfer);
+                wait_until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
+                act(&transfer);
             });
             let sent = modes::extended(channel, task);
             over.store(true, Ordering::SeqCst);
@@ -103,7 +103,7 @@ fn receive(
     channel: &mut SessionDataChannel,
     sink: &MemorySink,
 ) -> Result<TransferReport, DataError> {
-    let mut settings = slow(1);
+    let mut settings = slow_settings(1);
     settings.options.rate = None;
     let plan = ReceivePlan {
         origin: 0,
@@ -123,12 +123,12 @@ fn pass(
     [sender, receiver]: [&mut SessionDataChannel; 2],
     bytes: &[u8],
     settings: &TransferSettings,
-    meddle: impl FnOnce(&ActiveTransfer) + Send,
+    act: impl FnOnce(&ActiveTransfer) + Send,
 ) -> (TransferReport, TransferReport) {
     let stored = sink();
     let (sent, received) = std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(receiver, &stored));
-        let sent = send(sender, bytes, settings, meddle);
+        let sent = send(sender, bytes, settings, act);
         (sent.unwrap(), receiving.join().unwrap().unwrap())
     });
     assert!(stored.bytes() == bytes, "bytes differ");
@@ -137,26 +137,28 @@ fn pass(
     (sent, received)
 }
 
-fn until(happens: impl Fn() -> bool) {
+fn wait_until(condition: impl Fn() -> bool) {
     // Longer than anything here takes on a busy machine.
-    let patience = Instant::now() + Duration::from_secs(60);
-    while !happens() {
-        assert!(Instant::now() < patience, "it never happens");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it never happens");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Sets the wanted number of streams and waits until they exist.
-fn have(transfer: &ActiveTransfer, lanes: usize) {
-    transfer.stream_set().set_wanted(lanes);
-    until(|| transfer.control().streams() == lanes as u64);
+fn set_and_await(transfer: &ActiveTransfer, streams: usize) {
+    transfer.stream_set().set_wanted(streams);
+    wait_until(|| transfer.control().streams() == streams as u64);
 }
 
 #[test]
 fn streams_join_while_data_moves() {
     let (mut receiver, address) = listen();
-    let channels = [&mut to(address), &mut receiver];
-    let (sent, received) = pass(channels, &pattern(SOME), &slow(1), |t| have(t, 4));
+    let channels = [&mut connect_to(address), &mut receiver];
+    let (sent, received) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
+        set_and_await(t, 4)
+    });
     assert_eq!((sent.evidence.streams, received.evidence.streams), (4, 4));
     assert_eq!(
         (sent.evidence.peak_streams, sent.evidence.final_streams),
@@ -167,13 +169,18 @@ fn streams_join_while_data_moves() {
 #[test]
 fn streams_leave_and_join_again() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     let channels = [&mut sender, &mut receiver];
-    let (sent, received) = pass(channels, &pattern(2 * SOME), &slow(3), |t| {
-        for lanes in [3, 1, 4, 2] {
-            have(t, lanes);
-        }
-    });
+    let (sent, received) = pass(
+        channels,
+        &test_bytes(2 * FILE_SIZE),
+        &slow_settings(3),
+        |t| {
+            for streams in [3, 1, 4, 2] {
+                set_and_await(t, streams);
+            }
+        },
+    );
     // 3 at first, and 3 more later.
     assert_eq!((sent.evidence.streams, received.evidence.streams), (6, 6));
     assert_eq!(
@@ -182,20 +189,20 @@ fn streams_leave_and_join_again() {
     );
     // Streams that left are not reused.
     let channels = [&mut sender, &mut receiver];
-    let (sent, _) = pass(channels, &pattern(SOME), &slow(2), |_| {});
+    let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(2), |_| {});
     assert_eq!(sent.evidence.streams, 2);
 }
 
 #[test]
 fn a_fixed_number_of_streams_holds_whatever_was_cached() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     for streams in [3, 1, 4, 2] {
-        let mut settings = slow(streams);
+        let mut settings = slow_settings(streams);
         settings.adapt = false;
         settings.max_streams = streams;
         let channels = [&mut sender, &mut receiver];
-        let (sent, _) = pass(channels, &pattern(SOME), &settings, |_| {});
+        let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &settings, |_| {});
         assert_eq!(sent.evidence.final_streams, streams as u64);
     }
 }
@@ -203,10 +210,15 @@ fn a_fixed_number_of_streams_holds_whatever_was_cached() {
 #[test]
 fn an_adapting_transfer_continues_with_the_cached_streams() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     for streams in [3, 1] {
         let channels = [&mut sender, &mut receiver];
-        let (sent, _) = pass(channels, &pattern(500_000), &slow(streams), |_| {});
+        let (sent, _) = pass(
+            channels,
+            &test_bytes(500_000),
+            &slow_settings(streams),
+            |_| {},
+        );
         assert_eq!((sent.evidence.streams, sent.evidence.final_streams), (3, 3));
     }
 }
@@ -214,17 +226,17 @@ fn an_adapting_transfer_continues_with_the_cached_streams() {
 #[test]
 fn the_unsent_limit_is_low_near_the_end_and_restored_on_reuse() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     for (streams, unsent) in [(2, 128 << 10), (1, 1 << 20)] {
-        let mut settings = slow(streams);
+        let mut settings = slow_settings(streams);
         settings.adapt = false;
         settings.options.block = 1 << 20;
         let channels = [&mut sender, &mut receiver];
-        pass(channels, &pattern(SOME), &settings, |t| {
+        pass(channels, &test_bytes(FILE_SIZE), &settings, |t| {
             // Every stream has had its turn by then.
-            until(|| t.moved() > SOME as u64 / 3);
-            let lane = t.stream_set().streams().remove(0);
-            until(|| lane.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
+            wait_until(|| t.moved() > FILE_SIZE as u64 / 3);
+            let stream = t.stream_set().streams().remove(0);
+            wait_until(|| stream.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
         });
     }
 }
@@ -235,15 +247,15 @@ fn new_streams_are_spread_over_the_targets() {
     let (mut right, right_at) = listen();
     let mut sender = SessionDataChannel::connect_to(vec![left_at, right_at], None);
     let stored = sink();
-    let bytes = pattern(SOME);
+    let bytes = test_bytes(FILE_SIZE);
     let (left, right) = std::thread::scope(|scope| {
         let left = scope.spawn(|| receive(&mut left, &stored).unwrap());
         let right = scope.spawn(|| receive(&mut right, &stored).unwrap());
-        let sent = send(&mut sender, &bytes, &slow(1), |t| {
-            have(t, 6);
+        let sent = send(&mut sender, &bytes, &slow_settings(1), |t| {
+            set_and_await(t, 6);
             // One stream stays at each target.
             t.stream_set().set_wanted(1);
-            until(|| t.control().streams() == 2);
+            wait_until(|| t.control().streams() == 2);
         });
         assert_eq!(sent.unwrap().evidence.streams, 6);
         (left.join().unwrap(), right.join().unwrap())
@@ -255,15 +267,15 @@ fn new_streams_are_spread_over_the_targets() {
 #[test]
 fn an_exhausted_budget_refuses_streams_and_the_transfer_continues() {
     let (mut receiver, address) = listen();
-    let mut sender = to(address);
+    let mut sender = connect_to(address);
     let budget = StreamBudget::new(2);
     sender.set_budget(budget.clone());
     let channels = [&mut sender, &mut receiver];
-    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+    let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
         t.stream_set().set_wanted(4);
-        until(|| t.stream_set().take_open_failure());
-        until(|| t.control().streams() == 2);
-        until(|| t.stream_set().wanted() == 2);
+        wait_until(|| t.stream_set().take_open_failure());
+        wait_until(|| t.control().streams() == 2);
+        wait_until(|| t.stream_set().wanted() == 2);
     });
     // Both are cached.
     assert_eq!((sent.evidence.streams, budget.used()), (2, 2));
@@ -274,11 +286,11 @@ fn an_exhausted_budget_refuses_streams_and_the_transfer_continues() {
 #[test]
 fn a_passive_sender_cannot_add_streams() {
     let (mut sender, address) = listen();
-    let mut receiver = to(address);
+    let mut receiver = connect_to(address);
     let channels = [&mut sender, &mut receiver];
-    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+    let (sent, _) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
         t.stream_set().set_wanted(2);
-        until(|| t.stream_set().take_open_failure());
+        wait_until(|| t.stream_set().take_open_failure());
     });
     assert_eq!(sent.evidence.streams, 1);
 }
@@ -295,7 +307,7 @@ struct ReceivedBlocks {
 fn read(mut stream: TcpStream) -> ReceivedBlocks {
     let quiet = Duration::from_secs(1);
     stream.set_read_timeout(Some(quiet)).unwrap();
-    let mut came = ReceivedBlocks::default();
+    let mut received = ReceivedBlocks::default();
     let (mut decoder, mut buffer) = (BlockDecoder::new(), vec![0; 1 << 16]);
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         let mut input = &buffer[..n];
@@ -304,20 +316,20 @@ fn read(mut stream: TcpStream) -> ReceivedBlocks {
             input = &input[used..];
             match event {
                 Some(BlockEvent::Data { offset, len }) => {
-                    came.stored.insert(offset, offset + len as u64);
+                    received.stored.insert(offset, offset + len as u64);
                 }
-                Some(BlockEvent::Eod { .. }) => came.eods += 1,
-                Some(BlockEvent::Eof { streams }) => came.eof = Some(streams),
+                Some(BlockEvent::Eod { .. }) => received.eods += 1,
+                Some(BlockEvent::Eof { streams }) => received.eof = Some(streams),
                 Some(BlockEvent::Skip { .. }) => {}
                 None => break,
             }
         }
     }
-    came
+    received
 }
 
 /// A receiver that accepts one connection, closes its listener, and reports that.
-fn one_only<'scope>(
+fn accept_one_only<'scope>(
     scope: &'scope Scope<'scope, '_>,
     listener: TcpListener,
     closed: &'scope AtomicBool,
@@ -333,23 +345,23 @@ fn one_only<'scope>(
 #[test]
 fn a_refused_connection_is_not_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
-    let bytes = pattern(SOME);
+    let mut sender = connect_to(listener.local_addr().unwrap());
+    let bytes = test_bytes(FILE_SIZE);
     let closed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let receiver = one_only(scope, listener, &closed);
-        let mut settings = slow(1);
+        let receiver = accept_one_only(scope, listener, &closed);
+        let mut settings = slow_settings(1);
         settings.close_after = true;
         let sent = send(&mut sender, &bytes, &settings, |t| {
-            until(|| t.moved() > 0 && closed.load(Ordering::SeqCst));
+            wait_until(|| t.moved() > 0 && closed.load(Ordering::SeqCst));
             t.stream_set().set_wanted(3);
-            until(|| t.stream_set().take_open_failure());
-            until(|| t.stream_set().wanted() == 1);
+            wait_until(|| t.stream_set().take_open_failure());
+            wait_until(|| t.stream_set().wanted() == 1);
         });
         assert_eq!(sent.unwrap().evidence.streams, 1);
-        let came = receiver.join().unwrap();
-        assert_eq!((came.eods, came.eof), (1, Some(1)));
-        assert_eq!(came.stored.byte_count(), SOME as u64);
+        let received = receiver.join().unwrap();
+        assert_eq!((received.eods, received.eof), (1, Some(1)));
+        assert_eq!(received.stored.byte_count(), FILE_SIZE as u64);
     });
 }
 
@@ -358,8 +370,8 @@ fn the_start_does_not_wait_for_a_slow_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // Only one connection fits; the SYN of the others is retransmitted after a second.
     rustix::net::listen(&listener, 0).unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
-    let mut settings = slow(3);
+    let mut sender = connect_to(listener.local_addr().unwrap());
+    let mut settings = slow_settings(3);
     settings.close_after = true;
     std::thread::scope(|scope| {
         let (accept, accepted) = std::sync::mpsc::channel::<()>();
@@ -369,18 +381,18 @@ fn the_start_does_not_wait_for_a_slow_connection() {
             read(at_receiver.accept().unwrap().0)
         });
         // Nobody accepts before the start is over, so a start that waits never ends.
-        let sent = send(&mut sender, &pattern(SOME), &settings, |t| {
+        let sent = send(&mut sender, &test_bytes(FILE_SIZE), &settings, |t| {
             assert_eq!(t.stream_set().opening_count(), 2);
             accept.send(()).unwrap();
         });
         assert_eq!(sent.unwrap().evidence.streams, 1);
-        let came = receiver.join().unwrap();
-        assert_eq!((came.eods, came.eof), (1, Some(1)));
+        let received = receiver.join().unwrap();
+        assert_eq!((received.eods, received.eof), (1, Some(1)));
     });
 }
 
 /// A listener whose backlog is full: connections to it stay half open.
-fn full(listener: &TcpListener) -> Vec<socket2::Socket> {
+fn fill_backlog(listener: &TcpListener) -> Vec<socket2::Socket> {
     rustix::net::listen(listener, 0).unwrap();
     let dial = |_| crate::connect::start_connect(listener.local_addr().unwrap(), None, |_| Ok(()));
     (0..4).map(|n| dial(n).unwrap()).collect()
@@ -389,41 +401,41 @@ fn full(listener: &TcpListener) -> Vec<socket2::Socket> {
 #[test]
 fn the_end_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
-    let bytes = pattern(SOME);
+    let mut sender = connect_to(listener.local_addr().unwrap());
+    let bytes = test_bytes(FILE_SIZE);
     std::thread::scope(|scope| {
         let at_receiver = &listener;
-        let mut settings = slow(1);
+        let mut settings = slow_settings(1);
         settings.close_after = true;
         settings.connect_timeout = Duration::from_secs(3600);
         let receiver = scope.spawn(move || read(at_receiver.accept().unwrap().0));
         let sent = send(&mut sender, &bytes, &settings, |t| {
-            until(|| t.control().streams() == 1 && t.moved() > 0);
-            let _crowd = full(&listener);
+            wait_until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = fill_backlog(&listener);
             t.stream_set().set_wanted(2);
-            until(|| t.stream_set().opening_count() == 1);
-            until(|| t.stream_set().opening_count() == 0);
+            wait_until(|| t.stream_set().opening_count() == 1);
+            wait_until(|| t.stream_set().opening_count() == 0);
         });
         assert_eq!(sent.unwrap().evidence.streams, 1);
-        let came = receiver.join().unwrap();
-        assert_eq!((came.eods, came.eof), (1, Some(1)));
+        let received = receiver.join().unwrap();
+        assert_eq!((received.eods, received.eof), (1, Some(1)));
     });
 }
 
 #[test]
 fn a_cancel_does_not_wait_for_a_pending_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
+    let mut sender = connect_to(listener.local_addr().unwrap());
     std::thread::scope(|scope| {
         let at_receiver = &listener;
         scope.spawn(move || read(at_receiver.accept().unwrap().0));
-        let mut settings = slow(1);
+        let mut settings = slow_settings(1);
         settings.connect_timeout = Duration::from_secs(3600);
-        let sent = send(&mut sender, &pattern(3 * SOME), &settings, |t| {
-            until(|| t.control().streams() == 1 && t.moved() > 0);
-            let _crowd = full(&listener);
+        let sent = send(&mut sender, &test_bytes(3 * FILE_SIZE), &settings, |t| {
+            wait_until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = fill_backlog(&listener);
             t.stream_set().set_wanted(2);
-            until(|| t.stream_set().opening_count() == 1);
+            wait_until(|| t.stream_set().opening_count() == 1);
             t.control().cancel();
         });
         assert!(matches!(sent, Err(DataError::Aborted)), "{sent:?}");
@@ -434,21 +446,26 @@ fn a_cancel_does_not_wait_for_a_pending_connection() {
 #[test]
 fn a_broken_stream_fails_the_transfer_and_adds_none() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = to(listener.local_addr().unwrap());
+    let mut sender = connect_to(listener.local_addr().unwrap());
     std::thread::scope(|scope| {
         let at_receiver = &listener;
         scope.spawn(move || {
             let (first, _) = at_receiver.accept().unwrap();
             let (second, _) = at_receiver.accept().unwrap();
             let went_on = scope.spawn(move || read(first));
-            until(|| rustix::io::ioctl_fionread(&second).is_ok_and(|unread| unread > 0));
+            wait_until(|| rustix::io::ioctl_fionread(&second).is_ok_and(|unread| unread > 0));
             // Closed with unread bytes: a reset.
             drop(second);
             assert_eq!(went_on.join().unwrap().eof, None);
         });
-        let sent = send(&mut sender, &pattern(3 * SOME), &slow(1), |t| {
-            t.stream_set().set_wanted(2);
-        });
+        let sent = send(
+            &mut sender,
+            &test_bytes(3 * FILE_SIZE),
+            &slow_settings(1),
+            |t| {
+                t.stream_set().set_wanted(2);
+            },
+        );
         assert!(matches!(sent, Err(DataError::Wire { .. })), "{sent:?}");
     });
 }
@@ -465,13 +482,13 @@ proptest! {
         bytes in 70_000_usize..900_000,
     ) {
         let (mut receiver, address) = listen();
-        let channels = [&mut to(address), &mut receiver];
-        let mut settings = slow(streams);
+        let channels = [&mut connect_to(address), &mut receiver];
+        let mut settings = slow_settings(streams);
         settings.options.rate = None;
-        let bytes = pattern(bytes);
+        let bytes = test_bytes(bytes);
         let (sent, received) = pass(channels, &bytes, &settings, |t| {
-            for (lanes, pause) in aims {
-                t.stream_set().set_wanted(lanes);
+            for (streams, pause) in aims {
+                t.stream_set().set_wanted(streams);
                 std::thread::sleep(Duration::from_millis(pause));
             }
         });

@@ -12,7 +12,7 @@ use socket2::Socket;
 
 use super::connection::DrsConnection;
 use crate::connect::{is_connect_decided, start_connect};
-use crate::drs::BUFFER;
+use crate::drs::SOCKET_BUFFER;
 use crate::handshake::pin_buffers;
 
 /// Connections made before the end gives up. More than one, since the other end closes those that
@@ -70,7 +70,8 @@ impl DrsDialer {
             if !known || now < self.not_before {
                 return Ok(None);
             }
-            let pin = |socket: &Socket| pin_buffers(socket, Some(BUFFER), Some(BUFFER));
+            let pin =
+                |socket: &Socket| pin_buffers(socket, Some(SOCKET_BUFFER), Some(SOCKET_BUFFER));
             let socket =
                 start_connect(self.address.socket, self.local, pin).map_err(io::Error::other)?;
             self.under_way = Some(socket);

@@ -59,15 +59,15 @@ impl Root {
     /// change of the root itself, by any name, is refused, too: sessions do not decide who may
     /// enter their root.
     pub fn chmod(&self, path: &VPath, mode: u32) -> Result<(), StoreError> {
-        self.change("change mode of", path, |there| {
-            self.require_below(there)?;
-            let kind = FileType::from_raw_mode(rustix::fs::fstat(there)?.st_mode);
+        self.change("change mode of", path, |target| {
+            self.require_not_root(target)?;
+            let kind = FileType::from_raw_mode(rustix::fs::fstat(target)?.st_mode);
             if mode & 0o4000 != 0 || (mode & 0o2000 != 0 && kind != FileType::Directory) {
                 return Err(Errno::PERM);
             }
             // fchmod(2) refuses a descriptor opened with O_PATH; its entry in /proc leads to the
             // same file.
-            let entry = format!("/proc/self/fd/{}", there.as_raw_fd());
+            let entry = format!("/proc/self/fd/{}", target.as_raw_fd());
             let mode = Mode::from_raw_mode(mode & 0o7777);
             match rustix::fs::chmodat(CWD, entry, mode, AtFlags::empty()) {
                 // The file is open, so /proc is missing.
@@ -79,21 +79,21 @@ impl Root {
 
     /// Sets the group by name or number. An unknown name is EINVAL, the root itself EPERM.
     pub fn chgrp(&self, path: &VPath, group: &str) -> Result<(), StoreError> {
-        self.change("change group of", path, |there| {
-            self.require_below(there)?;
+        self.change("change group of", path, |target| {
+            self.require_not_root(target)?;
             let group = id_names::groups().id(group).ok_or(Errno::INVAL)?;
             if group == u32::MAX {
                 // The kernel takes this number for "no change" (chown(2)).
                 return Err(Errno::INVAL);
             }
             let group = Some(Gid::from_raw(group));
-            rustix::fs::chownat(there, c"", None, group, AtFlags::EMPTY_PATH)
+            rustix::fs::chownat(target, c"", None, group, AtFlags::EMPTY_PATH)
         })
     }
 
     /// Sets the modification time. The access time stays.
     pub fn set_modified(&self, path: &VPath, time: Timestamp) -> Result<(), StoreError> {
-        self.change("set time of", path, |there| {
+        self.change("set time of", path, |target| {
             let times = Timestamps {
                 last_access: Timespec {
                     tv_sec: 0,
@@ -104,14 +104,14 @@ impl Root {
                     tv_nsec: 0,
                 },
             };
-            rustix::fs::utimensat(there, c"", &times, AtFlags::EMPTY_PATH)
+            rustix::fs::utimensat(target, c"", &times, AtFlags::EMPTY_PATH)
         })
     }
 
     /// Refuses the root itself (EPERM), to which links may lead as well.
-    fn require_below(&self, there: &OwnedFd) -> Result<(), Errno> {
-        let (root, there) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(there)?);
-        if (root.st_dev, root.st_ino) == (there.st_dev, there.st_ino) {
+    fn require_not_root(&self, target: &OwnedFd) -> Result<(), Errno> {
+        let (root, target) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(target)?);
+        if (root.st_dev, root.st_ino) == (target.st_dev, target.st_ino) {
             return Err(Errno::PERM);
         }
         Ok(())
@@ -125,7 +125,7 @@ impl Root {
         change: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
         self.locate(path)
-            .and_then(|there| change(&there))
+            .and_then(|target| change(&target))
             .map_err(|errno| StoreError::new(op, path, errno))
     }
 

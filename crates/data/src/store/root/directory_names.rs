@@ -89,20 +89,20 @@ mod tests {
 
     #[test]
     fn every_name_is_returned_once_for_any_batch_size() {
-        let place = tempfile::tempdir().unwrap();
+        let parent = tempfile::tempdir().unwrap();
         for n in 0..500 {
-            File::create(place.path().join(format!("{n:03}"))).unwrap();
+            File::create(parent.path().join(format!("{n:03}"))).unwrap();
         }
-        let dir = File::open(place.path()).unwrap();
+        let dir = File::open(parent.path()).unwrap();
         let expected: Vec<Vec<u8>> = (0..500).map(|n| format!("{n:03}").into_bytes()).collect();
         for size in [1, 100, 5000, 1 << 20] {
             let names = DirectoryNames::read(&dir, size).unwrap();
-            let mut seen: Vec<Vec<u8>> = names.map(|name| name.unwrap().into_vec()).collect();
+            let mut names_read: Vec<Vec<u8>> = names.map(|name| name.unwrap().into_vec()).collect();
             if size == 1 << 20 {
-                assert_eq!(seen, expected, "one batch is sorted");
+                assert_eq!(names_read, expected, "one batch is sorted");
             }
-            seen.sort();
-            assert_eq!(seen, expected);
+            names_read.sort();
+            assert_eq!(names_read, expected);
         }
         assert_eq!(count(&dir), Ok(500));
     }

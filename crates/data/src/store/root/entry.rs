@@ -116,9 +116,9 @@ impl Root {
         let target = rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes();
         // The link is resolved from the root, not from `dir`: below `dir` an absolute target or
         // `..` would have another meaning.
-        let whole = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-        let stat = match self.locate(&whole) {
-            Ok(there) => rustix::fs::fstat(there)?,
+        let link_path = path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
+        let stat = match self.locate(&link_path) {
+            Ok(target) => rustix::fs::fstat(target)?,
             Err(errno) if leads_nowhere(errno) => own,
             Err(errno) => return Err(errno),
         };

@@ -15,10 +15,10 @@ use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
 
 /// Memory for names of the listed directory, bytes: about 20 000 names are sorted.
-const BATCH: usize = 1 << 20;
+const BATCH_SIZE: usize = 1 << 20;
 
 /// The same for each directory below it in a walk, and for each directory that is removed.
-pub(super) const BATCH_BELOW: usize = BATCH / 4;
+pub(super) const BATCH_SIZE_BELOW: usize = BATCH_SIZE / 4;
 
 impl Root {
     /// Checks that the directory may be entered.
@@ -50,7 +50,7 @@ impl Root {
             return Ok(());
         };
         let viewer = ProcessCredentials::current();
-        for name in DirectoryNames::read(&dir, BATCH).map_err(failed)? {
+        for name in DirectoryNames::read(&dir, BATCH_SIZE).map_err(failed)? {
             let name = name.map_err(failed)?;
             if pattern.is_some_and(|pattern| !pattern.matches(&name)) {
                 continue;
@@ -61,7 +61,7 @@ impl Root {
                         break;
                     }
                 }
-                Err(errno) if is_left_out(errno) => {}
+                Err(errno) if is_skipped(errno) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         }
@@ -101,19 +101,21 @@ impl Root {
         let walk = DirectoryWalk {
             root: self,
             viewer: ProcessCredentials::current(),
-            levels: vec![WalkLevel::new(dir, path.clone(), Vec::new(), BATCH).map_err(failed)?],
+            levels: vec![
+                WalkLevel::new(dir, path.clone(), Vec::new(), BATCH_SIZE).map_err(failed)?,
+            ],
         };
         walk.run(visit).map_err(failed)
     }
 
     /// Opens the directory at `path` for reading; `None` if it is not a directory.
     fn directory(&self, path: &VPath) -> Result<Option<OwnedFd>, Errno> {
-        let there = match self.locate(path) {
-            Ok(there) => there,
+        let target = match self.locate(path) {
+            Ok(target) => target,
             // A link without a target exists itself; `stat` distinguishes it from a missing entry.
             Err(_) => return Ok(None),
         };
-        let stat = rustix::fs::fstat(there)?;
+        let stat = rustix::fs::fstat(target)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Ok(None);
         }
@@ -165,7 +167,7 @@ impl DirectoryWalk<'_> {
                 .entry_at(&level.dir, &level.path, &name, &self.viewer);
             let mut entry = match entry {
                 Ok(entry) => entry,
-                Err(errno) if is_left_out(errno) => continue,
+                Err(errno) if is_skipped(errno) => continue,
                 Err(errno) => return Err(errno),
             };
             let enter = entry.kind == EntryKind::Dir && entry.link_target.is_none();
@@ -190,7 +192,7 @@ impl DirectoryWalk<'_> {
         let path = level.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
         let prefix = [&level.prefix, name, b"/"].concat();
         let opened = subdirectory(&level.dir, name)
-            .and_then(|dir| WalkLevel::new(dir, path, prefix, BATCH_BELOW));
+            .and_then(|dir| WalkLevel::new(dir, path, prefix, BATCH_SIZE_BELOW));
         match opened {
             Ok(level) => self.levels.push(level),
             // Not readable, or removed or replaced by a link since it was reported.
@@ -202,7 +204,7 @@ impl DirectoryWalk<'_> {
 }
 
 /// Whether an entry has vanished since its name was read, or its path is too long.
-fn is_left_out(errno: Errno) -> bool {
+fn is_skipped(errno: Errno) -> bool {
     // EINVAL: a link was replaced by something else before it was read.
     matches!(errno, Errno::NOENT | Errno::NAMETOOLONG | Errno::INVAL)
 }

@@ -55,7 +55,7 @@ pub enum RootError {
     /// there.
     #[error(
         "cannot use {} as a root: a component of it is a symbolic link; name the directory without \
-         links (realpath tells how)",
+         links (realpath tells resolve_flags)",
         path.display()
     )]
     Link {
@@ -121,9 +121,12 @@ impl Root {
             false => below,
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let resolve_flags =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let path = path.to_owned();
-        match resolve::patiently(|| rustix::fs::openat2(top, below, flags, Mode::empty(), how)) {
+        match resolve::retry_lookup(|| {
+            rustix::fs::openat2(top, below, flags, Mode::empty(), resolve_flags)
+        }) {
             Ok(dir) => Ok(Self { dir, path }),
             Err(Errno::LOOP) => Err(RootError::Link { path }),
             // A seccomp filter of an older container runtime returns EPERM.

@@ -29,15 +29,15 @@ const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
 
 /// NONBLOCK, because opening a pipe would wait for its other end; NOCTTY, because a terminal could
 /// become the controlling terminal of this process (open(2)).
-const SAFE: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+const SAFE_FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
 impl Root {
     /// Opens a regular file for reading. A directory is EISDIR; pipes, sockets and devices are
     /// EINVAL and are not opened at all.
     pub fn open_read(&self, path: &VPath) -> Result<File, StoreError> {
         self.locate(path)
-            .and_then(|there| require_regular(&there))
-            .and_then(|()| self.resolve(path, OFlags::RDONLY | SAFE, Mode::empty()))
+            .and_then(|target| require_regular(&target))
+            .and_then(|()| self.resolve(path, OFlags::RDONLY | SAFE_FLAGS, Mode::empty()))
             .and_then(into_regular_file)
             .map_err(|errno| StoreError::new("open", path, errno))
     }
@@ -52,20 +52,21 @@ impl Root {
     /// Opens an existing regular file for writing at offsets.
     pub fn open_existing(&self, path: &VPath) -> Result<File, StoreError> {
         self.locate(path)
-            .and_then(|there| require_regular(&there))
-            .and_then(|()| self.resolve(path, OFlags::WRONLY | SAFE, Mode::empty()))
+            .and_then(|target| require_regular(&target))
+            .and_then(|()| self.resolve(path, OFlags::WRONLY | SAFE_FLAGS, Mode::empty()))
             .and_then(into_regular_file)
             .map_err(|errno| StoreError::new("open", path, errno))
     }
 
     /// Opens for reading, too, if the mode permits it: bytes that arrive twice are compared.
     fn open_or_create(&self, path: &VPath) -> Result<WritableFile, Errno> {
-        const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE);
+        const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE_FLAGS);
         for _ in 0..OPEN_ATTEMPTS {
             let (opened, created) = match self.locate(path) {
-                Ok(there) => {
-                    require_regular(&there)?;
-                    let open = |access: OFlags| self.resolve(path, access | SAFE, Mode::empty());
+                Ok(target) => {
+                    require_regular(&target)?;
+                    let open =
+                        |access: OFlags| self.resolve(path, access | SAFE_FLAGS, Mode::empty());
                     let opened = match open(OFlags::RDWR) {
                         Err(Errno::ACCESS) => open(OFlags::WRONLY),
                         opened => opened,

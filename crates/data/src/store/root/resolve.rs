@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use super::{Root, StoreError};
 
 /// Attempts of a lookup while directories are renamed (EAGAIN, openat2(2)).
-const ATTEMPTS: u32 = 64;
+const MAX_LOOKUPS: u32 = 64;
 
 /// Magic links (`/proc/PID/fd/N`, `/proc/PID/root`) lead to files outside every path.
-const CONFINED: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
+const RESOLVE_FLAGS: ResolveFlags = ResolveFlags::IN_ROOT.union(ResolveFlags::NO_MAGICLINKS);
 
 impl Root {
     /// Opens `path`, following symbolic links inside the root.
@@ -28,7 +28,7 @@ impl Root {
             path.relative()
         };
         let flags = flags | OFlags::CLOEXEC;
-        patiently(|| rustix::fs::openat2(&self.dir, relative, flags, mode, CONFINED))
+        retry_lookup(|| rustix::fs::openat2(&self.dir, relative, flags, mode, RESOLVE_FLAGS))
     }
 
     /// A descriptor that names the file without opening it (O_PATH).
@@ -59,12 +59,12 @@ impl Root {
 }
 
 /// Repeats a lookup that a concurrent renaming disturbed.
-pub(super) fn patiently(
-    mut look_up: impl FnMut() -> Result<OwnedFd, Errno>,
+pub(super) fn retry_lookup(
+    mut lookup: impl FnMut() -> Result<OwnedFd, Errno>,
 ) -> Result<OwnedFd, Errno> {
     let mut result = Err(Errno::AGAIN);
-    for _ in 0..ATTEMPTS {
-        result = look_up();
+    for _ in 0..MAX_LOOKUPS {
+        result = lookup();
         if !matches!(result, Err(Errno::AGAIN | Errno::INTR)) {
             break;
         }

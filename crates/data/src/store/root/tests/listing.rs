@@ -38,7 +38,7 @@ fn listings_follow_links_and_report_dangling_ones() {
     tree.link("nowhere", "dangling");
     tree.link(tree.host("secret"), "outward");
     let entries = tree.entries("/");
-    let told: Vec<(&str, EntryKind, Option<&[u8]>)> = entries
+    let reported: Vec<(&str, EntryKind, Option<&[u8]>)> = entries
         .iter()
         .map(|entry| {
             let name = std::str::from_utf8(&entry.name).unwrap();
@@ -48,7 +48,7 @@ fn listings_follow_links_and_report_dangling_ones() {
     let secret = tree.host("secret");
     let secret = std::os::unix::ffi::OsStrExt::as_bytes(secret.as_os_str());
     assert_eq!(
-        told,
+        reported,
         [
             ("dangling", EntryKind::SymLink, Some(b"nowhere".as_slice())),
             ("file", EntryKind::File, None),
@@ -94,14 +94,14 @@ fn a_pattern_selects_entries_and_a_visitor_can_stop() {
     };
     tree.root.list(&v("/"), Some(&pattern), &mut visit).unwrap();
     assert_eq!(names, [b"a.dat", b"b.dat"]);
-    let mut seen = 0;
+    let mut visited = 0;
     let mut stop = |_| {
-        seen += 1;
+        visited += 1;
         ControlFlow::Break(())
     };
     tree.root.list(&v("/"), None, &mut stop).unwrap();
     tree.root.walk(&v("/"), &mut stop).unwrap();
-    assert_eq!(seen, 2);
+    assert_eq!(visited, 2);
     let result = tree.root.list(&v("a.dat"), Some(&pattern), &mut |_| {
         ControlFlow::Continue(())
     });
