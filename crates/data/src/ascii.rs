@@ -105,6 +105,8 @@ impl AsciiSource {
     }
 
     fn refill(&self, state: &mut AsciiSourceState) -> io::Result<()> {
+        // `u64::MAX` as the end does not fit a usize on 32-bit systems; a full read is right then,
+        // too.
         let want = usize::try_from(state.end - state.at)
             .unwrap_or(READ_SIZE)
             .min(READ_SIZE);
@@ -134,12 +136,14 @@ impl Source for AsciiSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let mut state = lock(&self.state);
+        // The pump reads this source in order only; any other offset is a defect of the caller.
         if offset != state.wire_offset {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if state.taken == state.ready.len() {
             self.refill(&mut state)?;
         }
+        // A translated block may be longer than the buffer, so the rest stays in `ready`.
         let n = buf.len().min(state.ready.len() - state.taken);
         buf[..n].copy_from_slice(&state.ready[state.taken..state.taken + n]);
         state.taken += n;
@@ -188,6 +192,7 @@ impl AsciiSink {
         let mut state = lock(&self.state);
         state.out.clear();
         let AsciiSinkState { decode, out, .. } = &mut *state;
+        // A single pending CR may become the last byte of the file here.
         decode.finish(out);
         self.inner.write_at(state.store_offset, &state.out)
     }

@@ -94,6 +94,7 @@ impl StreamBudget {
     }
 
     fn take_for(&self, kind: PermitKind) -> Result<StreamPermit, DataError> {
+        // Relaxed: the limit is a single value, and a change may take effect a moment later.
         let limit = self.shared.limit.load(Ordering::Relaxed);
         let limit = match kind {
             PermitKind::Open => limit,
@@ -125,6 +126,7 @@ impl BudgetState {
 impl PermitCount {
     /// Takes one permit if the limit and the client's share allow it.
     fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
+        // Checked before the share: the total limit holds for every client.
         if self.used >= limit {
             return false;
         }
@@ -134,6 +136,7 @@ impl PermitCount {
             // Half of the remainder, rounded up: n clients in turn get 1/2, 1/4, 1/8 ... of the
             // limit.
             let share = limit.saturating_sub(others).div_ceil(2);
+            // `held > 0`: a client without a connection always gets one.
             if held > 0 && held >= share {
                 return false;
             }
@@ -149,6 +152,7 @@ impl PermitCount {
             && let Some(held) = self.clients.get_mut(&client)
         {
             *held -= 1;
+            // Without this the map would grow with every address that ever connected.
             if *held == 0 {
                 self.clients.remove(&client);
             }

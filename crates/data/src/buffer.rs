@@ -18,6 +18,7 @@ pub(crate) struct PageBuffer {
 
 impl PageBuffer {
     pub(crate) fn new(len: usize) -> Self {
+        // One page more than requested, so that an aligned part of the length exists.
         let bytes = vec![0; len + PAGE_SIZE];
         // `align_offset` may fail. The buffer is then unaligned, which only costs speed.
         let start = bytes.as_ptr().align_offset(PAGE_SIZE);
@@ -50,6 +51,7 @@ impl SplicePipe {
     /// Splicing page by page is slower than copying.
     pub(crate) fn new() -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        // The default is 64 KiB (pipe(7)): a system call for every 16 pages.
         fcntl_setpipe_size(&write, PIPE_CAPACITY)?;
         Ok(Self { read, write })
     }

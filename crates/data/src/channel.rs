@@ -50,6 +50,8 @@ impl CachedStreams {
     /// part of the next transfer and closed the connection before this end starts, so a closed
     /// connection with unread bytes still counts.
     fn is_reusable(&self, stream: &DataStream) -> bool {
+        // Only a receiver can use a closed connection: its data may be complete. A sender needs a
+        // live one.
         stream.is_alive() || (!self.sending && stream.readable_bytes().is_ok_and(|bytes| bytes > 0))
     }
 }
@@ -70,6 +72,7 @@ impl SessionDataChannel {
     pub fn listen(options: &ListenOptions) -> Result<Self, DataError> {
         let listener = bind_free_port(options)?;
         let at = SocketAddr::new(options.ip, 0);
+        // The port is known only now if it was chosen by the kernel.
         let address = listener
             .local_addr()
             .and_then(|a| a.as_socket().ok_or_else(|| io::ErrorKind::Other.into()))
@@ -152,6 +155,7 @@ impl SessionDataChannel {
     /// Takes the endpoint for the one connection of a MODE S transfer. The channel is used up
     /// afterwards, whatever happens.
     pub(crate) fn take_endpoint(&mut self) -> ChannelEndpoint {
+        // Cached MODE E connections cannot carry a MODE S file.
         self.cached = None;
         std::mem::replace(&mut self.endpoint, ChannelEndpoint::Used)
     }
@@ -179,6 +183,7 @@ impl SessionDataChannel {
     ) -> Result<OpenedConnections, DataError> {
         let cached = self.take_cached(sending, settings)?;
         let passive_receiver = !sending && matches!(self.endpoint, ChannelEndpoint::Passive { .. });
+        // A passive receiver waits for its connections in `recv`, where it can also inspect them.
         if !cached.is_empty() || passive_receiver {
             return Ok(OpenedConnections {
                 open: cached,
@@ -189,6 +194,8 @@ impl SessionDataChannel {
             let permits = self.permits(targets.len(), per_target, settings.max_connections)?;
             return connect_all(transfer, settings, targets, *local, permits);
         }
+        // A passive sender takes one connection: only the connecting end can open more (GFD.20
+        // §3.4).
         let permit = self.permit()?;
         Ok(OpenedConnections {
             open: vec![open_first(&self.endpoint, transfer, settings, permit)?],
@@ -204,6 +211,7 @@ impl SessionDataChannel {
         per_target: usize,
         max: usize,
     ) -> Result<Vec<StreamPermit>, DataError> {
+        // Targets are stripes or addresses of one receiver; each of them must get its part.
         if targets > max {
             return Err(DataError::TooManyStreams { limit: max });
         }
@@ -212,6 +220,7 @@ impl SessionDataChannel {
             permits.push(self.permit()?);
         }
         let more = targets.saturating_mul(per_target).min(max);
+        // Further connections are optional, so a missing permit only means fewer streams.
         permits.extend((targets..more).map_while(|_| self.permit().ok()));
         Ok(permits)
     }
@@ -228,6 +237,7 @@ impl SessionDataChannel {
         let streams = cached.streams.iter().filter(|s| cached.is_reusable(s));
         let streams: Vec<_> = streams.map(Arc::clone).collect();
         for stream in &streams {
+            // The next transfer may ask for another congestion control than the last one did.
             stream.prepare_reuse(&settings.options.congestion)?;
         }
         Ok(streams)
@@ -258,6 +268,7 @@ impl SessionDataChannel {
     /// Caches connections for the next transfer in the same direction, if they hold or get a
     /// permit.
     pub(crate) fn keep_streams(&mut self, sending: bool, mut streams: Vec<Arc<DataStream>>) {
+        // A stream whose permit went to another connection during the transfer needs a new one.
         streams.retain(|stream| {
             if stream.has_permit() {
                 return true;

@@ -28,6 +28,7 @@ pub(crate) fn run_with_checkpoints<T>(
     sink: &Arc<dyn Sink>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
+    // A store without durability promises nothing, so every stored range counts as safe.
     if !sink.is_durable() {
         return work();
     }
@@ -48,9 +49,11 @@ pub(crate) fn run_with_checkpoints<T>(
         if let Err(error) = spawned {
             tracing::warn!(%error, "cannot start the checkpoint thread: no bytes are reported as safe before the end");
         }
+        // The guard drops before the scope joins the thread, so the join cannot wait for ever.
         let _stop_guard = CheckpointStopGuard(&stop);
         work()
     });
+    // Bytes of a failed transfer are worth a flush only if there are any and nobody cancelled.
     if done.is_err() && !transfer.control().is_cancelled() && transfer.control().bytes() > 0 {
         checkpoints.take()?;
     }
@@ -98,6 +101,8 @@ impl Checkpointer<'_> {
     fn take(&self) -> Result<(), DataError> {
         let started = Instant::now();
         let failed = |error| DataError::write(self.sink, error);
+        // `checkpoint` reads the stored ranges before the sync, so bytes that arrive during it are
+        // not reported as safe.
         self.control
             .checkpoint(|| self.sink.sync())
             .map_err(failed)?;

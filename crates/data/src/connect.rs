@@ -58,6 +58,7 @@ pub(crate) fn connect_all(
     permits: Vec<StreamPermit>,
 ) -> Result<OpenedConnections, DataError> {
     let started = Instant::now();
+    // All attempts share the deadline of the transfer's first connection.
     let until = transfer.begin() + settings.connect_timeout;
     let mut opened = OpenedConnections {
         open: Vec::new(),
@@ -81,11 +82,14 @@ pub(crate) fn connect_all(
             break;
         }
         await_any(transfer, &opened.pending, left)?;
+        // One refusal does not end the others: a target may accept fewer connections than
+        // requested.
         refused = refused.or(opened.take_decided(settings));
     }
     if opened.covers_all(targets) {
         return Ok(opened);
     }
+    // A refusal explains more than the timeout of another attempt.
     let late = opened.pending.first().map(ConnectAttempt::timeout_error);
     Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
 }
@@ -102,6 +106,8 @@ fn start_each<A>(
 ) -> Result<Vec<A>, DataError> {
     let mut started = Vec::new();
     let mut permits = permits.into_iter();
+    // The remaining permits are divided by the remaining targets, so that shares differ by at most
+    // one.
     for (to, left) in targets.iter().zip((1..=targets.len()).rev()) {
         let share = permits.len().div_ceil(left);
         let own: Vec<_> = permits.by_ref().take(share).collect();
@@ -178,6 +184,8 @@ impl ConnectAttempt {
     ) -> Result<Option<DataStream>, DataError> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
+            // Three reasons end the wait: the socket is writable (connected or failed), the
+            // connection is not needed, or the transfer stops.
             let fds = [
                 (self.socket.as_fd(), PollFlags::OUT),
                 (unless.as_fd(), PollFlags::IN),
@@ -202,6 +210,7 @@ impl ConnectAttempt {
         let Self {
             socket, to, permit, ..
         } = self;
+        // SO_ERROR has the result of a non-blocking connect (connect(2), EINPROGRESS).
         let outcome = socket
             .take_error()
             .and_then(|error| error.map_or(Ok(()), Err))
@@ -256,6 +265,7 @@ fn await_any(
     attempts: &[ConnectAttempt],
     left: Duration,
 ) -> Result<(), DataError> {
+    // The stop event is first, so that a cancel ends the wait, too.
     let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
     let sockets = attempts.iter().map(|a| &a.socket);
     fds.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::OUT)));
@@ -265,6 +275,7 @@ fn await_any(
 
 /// Whether a connection attempt has succeeded or failed.
 pub(crate) fn is_connect_decided(socket: &Socket) -> bool {
+    // An error of poll(2) counts as decided: `take_error` then reports it.
     !matches!(
         wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
         Ok([false])
@@ -334,6 +345,8 @@ pub(crate) fn accept_allowed(
     }
     // An error here belongs to this connection (it is already reset). A setting that the system
     // refuses is an error of the transfer.
+    // Accepted sockets inherit the buffers of the listener, but not what the transfer's settings
+    // changed since.
     set_handshake_options(&socket, settings)?;
     match socket.set_nonblocking(true) {
         Ok(()) => Ok(AcceptResult::Connection(socket, peer)),
@@ -363,6 +376,7 @@ fn on_accept_error(transfer: &ActiveTransfer, error: io::Error) -> Result<(), Da
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT) => {
             Err(DataError::setup("the data listener", error))
         }
+        // accept(2) would fail again at once, so this waits instead of spinning.
         _ if is_shortage(&error) => {
             tracing::warn!(%error, "out of descriptors or memory for a data connection, retrying");
             let stop = transfer.stop_wake();
@@ -406,6 +420,8 @@ pub(crate) fn accept_one(
                 let left = settings
                     .connect_timeout
                     .saturating_sub(transfer.begin().elapsed());
+                // The limit counts from the start of the transfer, not from the last rejected
+                // connection.
                 if left.is_zero() {
                     return Err(strangers.no_peer(settings.connect_timeout.as_secs()));
                 }
@@ -423,7 +439,7 @@ pub(crate) fn accept_one(
 mod tests {
     use super::*;
 
-    /// Starts `each` connections to each of two targets; the attempts numbered in `fail` fail.
+    /// Starts `per_target` connections to each of two targets; the attempts numbered in `fail` fail.
     /// Returns the targets of the others.
     fn start_with_failures(
         per_target: usize,
@@ -445,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_uses_the_connections_that_can_be_start_with_failures() {
+    fn a_target_uses_the_connections_that_can_be_started() {
         let ports =
             |targets: Vec<SocketAddr>| targets.iter().map(SocketAddr::port).collect::<Vec<_>>();
         assert_eq!(ports(start_with_failures(2, &[]).unwrap()), [1, 1, 2, 2]);

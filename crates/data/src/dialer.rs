@@ -116,6 +116,7 @@ impl Dialer {
             before: TcpInfo::default(),
             joined: Instant::now(),
         });
+        // A connection kept from an earlier request counts in this transfer, too.
         if let Some(stream) = state.open.take() {
             state.set_connection(stream);
         }
@@ -144,6 +145,8 @@ impl Dialer {
     pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
             let mut state = lock(&self.state);
+            // The old connection leaves the transfer before the dial, so that its counters are not
+            // lost.
             if let Some(stream) = state.open.take() {
                 state.clear_connection(&stream);
             }
@@ -153,6 +156,7 @@ impl Dialer {
         let mut last = DataError::NoPeer { seconds: 0 };
         for (nth, to) in targets.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
+            // A dead first address must not use up all the time.
             let timeout = match nth + 1 == targets.len() {
                 true => left,
                 false => left / TIME_DIVISOR,
@@ -194,6 +198,7 @@ impl Dialer {
                 (stop.as_fd(), PollFlags::IN),
             ];
             let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+            // `stopped` covers a stop that came before this call began to wait.
             if stopped || self.stopped.load(Ordering::SeqCst) {
                 return Err(DataError::Aborted);
             }
@@ -229,6 +234,7 @@ impl Dialer {
             // peer acknowledges count as progress.
             let acked = tcp_info::tcp_info(stream.as_fd()).map(|info| info.bytes_acked);
             if let (Ok(state), PollFlags::OUT) = (acked, ready)
+                // The first value only starts the comparison.
                 && acknowledged
                     .replace(state)
                     .is_some_and(|before| before != state)
@@ -237,6 +243,7 @@ impl Dialer {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                // At least one: the message counts whole seconds.
                 let seconds = timeout.as_secs().max(1);
                 return Err(self.note(DataError::Stalled { seconds }));
             }
@@ -252,6 +259,7 @@ impl Dialer {
 
     /// Stores an error for [`Dialer::take_failure`]. Returns an equivalent one for the caller.
     fn note(&self, error: DataError) -> DataError {
+        // `DataError` owns an `io::Error` and cannot be cloned.
         let returned = match &error {
             DataError::Aborted => DataError::Aborted,
             DataError::Stalled { seconds } => DataError::Stalled { seconds: *seconds },
@@ -336,6 +344,8 @@ impl DialedConnection {
 
     /// Whether it can carry another request: it is open, and no unrequested bytes came.
     pub fn is_idle(&self) -> bool {
+        // Unrequested bytes mean that the peer ends the connection or answers a request that was
+        // never made.
         self.stream.is_alive() && !self.has_input(Duration::ZERO)
     }
 }

@@ -64,6 +64,7 @@ impl DrsEndpoint {
             buffers: SocketBuffers::pinned(SOCKET_BUFFER),
         })?;
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
+        // Without the option the connection is only accepted earlier.
         if let Err(error) = sockopt::set_int(listener.as_fd(), level, name, DEFER_SECONDS) {
             tracing::debug!(%error, "TCP_DEFER_ACCEPT not set");
         }
@@ -73,6 +74,8 @@ impl DrsEndpoint {
         };
         let bound = listener.local_addr().map_err(fail)?.as_socket();
         let bound = bound.ok_or_else(|| fail(io::ErrorKind::Other.into()))?;
+        // The peer learns the address as a text, where IPv4-mapped IPv6 would be unusable for IPv4
+        // hosts.
         let at = SocketAddr::new(ip.to_canonical(), bound.port());
         let address = DrsAddress { socket: at, nonce };
         Ok(Self::Listening { listener, address })

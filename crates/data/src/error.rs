@@ -129,6 +129,7 @@ impl DataError {
     pub(crate) fn read(source: &dyn Source, error: io::Error) -> Self {
         let what = source.name();
         let inner = error.get_ref();
+        // A translated text reports its own error type through `io::Error`.
         match inner.and_then(|e| e.downcast_ref::<ShrunkTextError>()) {
             Some(&ShrunkTextError { at, expected }) => Self::Shrunk { what, at, expected },
             None => Self::Read {

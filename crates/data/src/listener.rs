@@ -60,11 +60,13 @@ pub(crate) fn bind_free_port(options: &ListenOptions) -> Result<Socket, DataErro
         return bind(options, 0);
     };
     // A random start with an odd stride would revisit ports of small ranges; a shuffle does not.
+    // The list is at most 65 536 ports, and a passive command is rare.
     let mut ports: Vec<u16> = range.clone().collect();
     let hasher = RandomState::new();
     ports.sort_by_cached_key(|port| hasher.hash_one(port));
     for port in ports {
         match bind(options, port) {
+            // Another listener may use this port; the next one is tried.
             Err(DataError::Listen { source, .. }) if source.kind() == io::ErrorKind::AddrInUse => {}
             done => return done,
         }

@@ -81,6 +81,7 @@ impl CongestionChoice {
         match text {
             "system" => Self::System,
             "auto" => Self::Auto,
+            // Names are not checked here: only the kernel knows which congestion controls exist.
             name => Self::Named(name.to_owned()),
         }
     }

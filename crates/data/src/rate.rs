@@ -33,10 +33,12 @@ impl TokenBucket {
     /// Takes `bytes` at time `now` (since any fixed moment). Returns how long the caller must wait
     /// before it moves more.
     pub fn take(&mut self, now: Duration, bytes: u64) -> Duration {
+        // 128 bits: bytes times 10^9 exceed 64 bits above 18 GB.
         let cost = Duration::from_nanos(
             u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(self.rate))
                 .unwrap_or(u64::MAX),
         );
+        // An idle bucket does not save up more than the burst.
         self.full_at = self.full_at.max(now).saturating_add(cost);
         self.full_at.saturating_sub(now).saturating_sub(BURST)
     }

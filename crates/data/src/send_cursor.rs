@@ -85,6 +85,7 @@ impl SendCursor {
         min_len: u64,
     ) -> Option<SendPart> {
         let mut left = lock(left);
+        // A block size of 0 would never finish.
         let block = block.max(1);
         let max_len = left.part(block, streams as u64, min_len);
         let first = left.ranges.front_mut()?;
@@ -94,6 +95,7 @@ impl SendCursor {
             end,
         };
         first.start = end;
+        // An empty range at the front would be handed out as an empty part.
         if first.start == first.end {
             left.ranges.pop_front();
         }
@@ -129,9 +131,11 @@ impl RemainingRanges {
     /// four times slower than the others finishes when they do. Multiples of [`MIN_PART`] keep
     /// reads aligned to pages.
     fn part(&self, block: u64, streams: u64, min_len: u64) -> u64 {
+        // A single stream gains nothing from small parts.
         if streams <= 1 {
             return block;
         }
+        // A quarter of the share: see above for the ratio of stream speeds that this covers.
         let share = self.bytes / (4 * streams);
         block.min(min_len.max(share - share % MIN_PART))
     }

@@ -73,12 +73,15 @@ impl DataStream {
         peer: SocketAddr,
         settings: &TransferSettings,
     ) -> io::Result<Self> {
+        // Blocking calls could neither be cancelled nor time out.
         socket.set_nonblocking(true)?;
         // Headers and end marks are small and must not wait for an acknowledgement (Nagle's
         // algorithm).
         socket.set_tcp_nodelay(true)?;
+        // A peer that vanishes without a FIN must not keep a connection open for ever.
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_IDLE))?;
         limit_unsent(&socket, UNSENT_LIMIT);
+        // A named congestion control is the user's choice and stays.
         if settings.options.congestion.pinned_name().is_none() {
             replace_bbr_on_short_path(&socket);
         }
@@ -154,6 +157,7 @@ impl DataStream {
     pub(crate) fn set_congestion(&self, name: &str) -> io::Result<()> {
         let before = self.socket().tcp_congestion()?;
         self.socket().set_tcp_congestion(name.as_bytes())?;
+        // The original is recorded once, so that later changes do not hide it.
         self.first_congestion.get_or_init(|| before);
         Ok(())
     }
@@ -195,6 +199,7 @@ impl DataStream {
 
     /// Whether the other end is on this machine.
     pub(crate) fn is_local(&self) -> bool {
+        // A peer may be reached by a non-loopback address of this machine.
         let here = self.socket().local_addr().ok().and_then(|a| a.as_socket());
         self.peer.ip().to_canonical().is_loopback()
             || here.is_some_and(|here| is_same_host(here.ip(), self.peer.ip()))
@@ -250,6 +255,7 @@ impl DataStream {
         // descriptor.
         if let Err(error) = rustix::net::connect_unspec(self.socket()) {
             tracing::debug!(%error, "cannot reset the connection, setting SO_LINGER to 0 instead");
+            // SO_LINGER with 0 resets when the last descriptor is closed (socket(7)).
             let _ = self.socket().set_linger(Some(Duration::ZERO));
         }
     }

@@ -45,6 +45,7 @@ pub(crate) enum InputResult {
 
 impl<'t> StreamIo<'t> {
     pub(crate) fn new(transfer: &'t ActiveTransfer, stream: Arc<DataStream>) -> Self {
+        // A kept connection has counters from earlier transfers; only differences count.
         let initial = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
         stream.note_acknowledged_before(initial.bytes_acked);
         transfer.control().attach(&stream);
@@ -96,6 +97,7 @@ impl<'t> StreamIo<'t> {
         let mut sent = 0;
         while sent < total {
             let parts = [
+                // `get`: the header may be sent already.
                 IoSlice::new(header.get(sent..).unwrap_or_default()),
                 IoSlice::new(&bytes[sent.saturating_sub(header.len())..]),
             ];
@@ -130,6 +132,7 @@ impl<'t> StreamIo<'t> {
             SpliceFlags::empty()
         };
         self.run_when_ready(PollFlags::OUT, |s| {
+            // SPLICE_F_MOVE lets the kernel move pages instead of copying them (splice(2)).
             let flags = SpliceFlags::MOVE | more;
             let socket = s.transport().kernel_socket()?;
             Ok(rustix::pipe::splice(pipe, None, socket, None, len, flags)?)
@@ -157,6 +160,7 @@ impl<'t> StreamIo<'t> {
         let input = loop {
             self.transfer.check()?;
             match recv(&self.stream, buf) {
+                // Read first: bytes that have arrived need no wait.
                 Ok(n) => break InputResult::Bytes(n),
                 Err(e) => self.ignore_would_block(e)?,
             }
@@ -175,6 +179,8 @@ impl<'t> StreamIo<'t> {
         len: usize,
     ) -> Result<usize, DataError> {
         self.run_when_ready(PollFlags::IN, |s| {
+            // SPLICE_F_NONBLOCK concerns the pipe, which is empty here; the socket is non-blocking
+            // anyway.
             let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             let socket = s.transport().kernel_socket()?;
             Ok(rustix::pipe::splice(socket, None, pipe, None, len, flags)?)
@@ -194,6 +200,7 @@ impl<'t> StreamIo<'t> {
     /// Sends FIN and waits until the peer's kernel has acknowledged every byte, so that success
     /// means arrival.
     pub(crate) fn finish_sending(&mut self) -> Result<(), DataError> {
+        // An error here shows again when the acknowledgements are checked.
         let _ = self.stream.transport().end_sending();
         let mut pause = ACK_POLL.0;
         let mut events = PollFlags::IN;
@@ -203,6 +210,7 @@ impl<'t> StreamIo<'t> {
                 // The peer may close its side long before it has read everything; polling for input
                 // would then return at once.
                 Ok(0) => events = PollFlags::empty(),
+                // Bytes of the peer are unexpected in this direction and discarded.
                 Ok(_) => {}
                 Err(e) => self.ignore_would_block(e)?,
             }
@@ -216,6 +224,7 @@ impl<'t> StreamIo<'t> {
                 (self.transfer.stop_wake().as_fd(), PollFlags::IN),
             ];
             wake::wait(fds, pause).map_err(|e| self.wire_error(e))?;
+            // Short waits first for near peers, then longer ones for distant peers.
             pause = (pause * 2).min(ACK_POLL.1);
         }
     }
@@ -257,8 +266,10 @@ impl<'t> StreamIo<'t> {
         let fds = [
             (self.stream.as_fd(), ready),
             (stop.as_fd(), PollFlags::IN),
+            // Without another event, the stop event stands in, so that the array has a fixed size.
             (other.unwrap_or(stop).as_fd(), PollFlags::IN),
         ];
+        // At least once a second, because acknowledgements wake nobody.
         let timeout = self.transfer.clock().time_left().min(MAX_WAIT);
         let [_, _, interrupted] = wake::wait(fds, timeout).map_err(|e| self.wire_error(e))?;
         self.transfer.check()?;
@@ -296,6 +307,7 @@ impl<'t> StreamIo<'t> {
         if let Ok(Some(error)) = self.stream.transport().socket().take_error() {
             return Err(self.wire_error(error));
         }
+        // Any later state means that our FIN was acknowledged (RFC 9293 §3.3.2).
         Ok(!matches!(
             info.state,
             tcp_info::ESTABLISHED
@@ -367,6 +379,7 @@ pub(crate) fn stream_evidence(stream: &DataStream, initial: &TcpInfo, joined: In
 
 impl Drop for StreamIo<'_> {
     fn drop(&mut self) {
+        // Read before the stream leaves the transfer, while the counters are its own.
         let now = tcp_info::tcp_info(self.stream.as_fd()).unwrap_or_default();
         self.transfer.add_stream(&self.evidence());
         self.transfer.control().detach(&self.stream);

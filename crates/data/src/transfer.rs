@@ -65,6 +65,7 @@ impl ActiveTransfer {
             control: Arc::clone(control),
             clock: StallClock::new(settings.options.stall),
             begin,
+            // With a rate limit, steps stay below the burst, so that pauses are short.
             step: settings
                 .options
                 .rate
@@ -118,6 +119,7 @@ impl ActiveTransfer {
 
     /// Stops all streams. The first error is the transfer's error.
     pub(crate) fn fail(&self, error: DataError) {
+        // Later errors are consequences of the first.
         lock(&self.failure).get_or_insert(error);
         self.stopped.store(true, Ordering::SeqCst);
         self.stop.wake();
@@ -139,6 +141,7 @@ impl ActiveTransfer {
 
     /// Sleeps without counting as stalled. Ends early when the transfer must stop.
     fn sleep(&self, duration: Duration) -> Result<(), DataError> {
+        // The pause is this end's own, so the stall clock stops.
         let _hold = self.clock.pause();
         let until = Instant::now() + duration;
         loop {
@@ -236,6 +239,7 @@ impl ActiveTransfer {
         let mut evidence = into_unlocked(self.evidence);
         evidence.bytes = self.moved.into_inner();
         evidence.elapsed =
+            // The time without a connection says nothing about the path.
             lock(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
         evidence.socket_memory_bytes = self.peak_memory.into_inner();
         if evidence.final_streams == 0 {

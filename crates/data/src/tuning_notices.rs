@@ -47,6 +47,7 @@ impl fmt::Debug for ResizeListener {
 impl TuningNotices {
     /// Starts a transfer. `wake` wakes its sizing thread.
     pub(crate) fn on_transfer_start(&self, wake_event: &Arc<WakeEvent>) {
+        // Limits of an earlier transfer over the same handle no longer apply.
         *lock(&self.host_limit) = None;
         *lock(&self.limiter) = None;
         *lock(&self.wake_event) = Arc::downgrade(wake_event);
@@ -60,6 +61,7 @@ impl TuningNotices {
 
     /// Wakes the sizing thread: a stream was added, or the peer announced a size.
     pub(crate) fn wake(&self) {
+        // The sizing thread may have ended already: the notices outlive it.
         if let Some(wake_event) = lock(&self.wake_event).upgrade() {
             wake_event.wake();
         }

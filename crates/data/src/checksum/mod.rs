@@ -133,6 +133,7 @@ impl PartialChecksum {
     /// The checksum of this run followed by `next`.
     pub(crate) fn combine(self, next: Self) -> Self {
         let value = match self.kind.crc() {
+            // The library needs two non-empty runs.
             _ if self.len == 0 => next.value,
             _ if next.len == 0 => self.value,
             None => combine_adler32(self.value, next.value, next.len),
@@ -165,6 +166,7 @@ pub fn combine_checksums<'p>(
 ) -> Option<String> {
     let empty = PartialChecksum::empty(algorithm)?;
     let joined = parts.into_iter().try_fold(empty, |all, (checksum, len)| {
+        // A part may come from a peer, so its text is untrusted.
         let value = u32::from_str_radix(checksum, 16).ok()?;
         Some(all.combine(PartialChecksum {
             value,
@@ -297,6 +299,7 @@ impl SourceChecksum {
     ) -> Result<Option<String>, DataError> {
         let mut buffer = PageBuffer::new(READ_SIZE);
         loop {
+            // `length` may be larger than the source; the read below then ends the loop.
             let left = self.length.map_or(u64::MAX, |length| length - self.done);
             let want = usize::try_from(left).unwrap_or(READ_SIZE).min(READ_SIZE);
             let at = self.offset.checked_add(self.done).filter(|_| want > 0);
@@ -311,6 +314,7 @@ impl SourceChecksum {
             }
             self.digest.update(&buffer.as_mut()[..n]);
             self.done += n as u64;
+            // The hasher stays in `self`, so the next call continues here.
             if !go_on(self.done) {
                 return Ok(None);
             }

@@ -62,6 +62,7 @@ struct SettableSizes {
 }
 
 fn settable() -> io::Result<SettableSizes> {
+    // A host without IPv4 still has IPv6.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None))?;
     let fd = socket.as_fd();
@@ -84,6 +85,7 @@ fn settable() -> io::Result<SettableSizes> {
 /// `wmem_max`, socket(7)).
 fn own_limit() -> u64 {
     let system = rustix::system::sysinfo();
+    // The kernel has no limit for forced buffers, so a fraction of the memory is the limit.
     let memory = system.totalram.saturating_mul(system.mem_unit.into());
     FORCED_LARGEST.min(memory / FORCED_PART)
 }

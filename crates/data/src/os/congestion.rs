@@ -25,8 +25,10 @@ pub fn settable() -> Vec<String> {
 
 /// Whether the socket accepts the congestion control and then reports it.
 fn sets(socket: &Socket, name: &str) -> bool {
+    // Reading back guards against kernels that accept a name and keep another one.
     let set = socket.set_tcp_congestion(name.as_bytes());
     let in_force = set.and_then(|()| socket.tcp_congestion());
+    // The kernel pads the name with zeros (tcp(7), TCP_CONGESTION).
     in_force.is_ok_and(|bytes| bytes.split(|b| *b == 0).next() == Some(name.as_bytes()))
 }
 

@@ -114,6 +114,7 @@ pub fn buffer_size(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<u64> 
 /// reports afterwards. The kernel reduces the request to `net.core.wmem_max` or `rmem_max` without
 /// an error.
 pub fn set_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer, bytes: u64) -> io::Result<u64> {
+    // Read back, because the kernel reduces sizes without an error.
     set_int(fd, libc::SOL_SOCKET, buffer.option(), int(bytes))?;
     buffer_size(fd, buffer)
 }
@@ -140,6 +141,7 @@ pub(crate) fn is_locked(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<
 /// Linux before 5.15 does not know the option.
 pub fn unlock_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<()> {
     let locked = get_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
+    // The options share one bit mask, so the other buffer's bit must be kept.
     let remaining = locked & !buffer.lock_bit();
     set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, remaining)
 }

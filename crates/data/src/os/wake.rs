@@ -56,6 +56,7 @@ pub fn wait_any(fds: &mut [PollFd<'_>], timeout: Duration) -> io::Result<()> {
         tv_nsec: timeout.subsec_nanos().into(),
     };
     match poll(fds, Some(&limit)) {
+        // A signal handler may run at any time; callers check their condition and wait again.
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

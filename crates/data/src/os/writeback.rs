@@ -55,6 +55,7 @@ fn sync_range(file: BorrowedFd<'_>, offset: u64, len: u64, flags: u32) -> io::Re
         if done == 0 {
             return Ok(());
         }
+        // EINTR is possible on some file systems; the call is idempotent.
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);

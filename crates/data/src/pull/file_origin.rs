@@ -74,6 +74,7 @@ impl RangeReader for FileRangeReader<'_> {
             // Some file systems return 0 for files from which they cannot copy (procfs).
             Ok(0) if max_len > 0 => None,
             Ok(n) => {
+                // The offset advances only on success, so a fallback reads the same bytes again.
                 self.at = at;
                 Some(Ok(n))
             }
@@ -117,10 +118,12 @@ pub fn clone_file(
         return Ok(None);
     };
     let started = Instant::now();
+    // FICLONE clones the whole source, so its length must be the expected one.
     if !to.is_seekable() || length == 0 || !from.len().is_ok_and(|len| len == Some(length)) {
         return Ok(None);
     }
     let written = |e| DataError::write(to, e);
+    // Prepares the sink before the kernel writes into it.
     to.begin().map_err(written)?;
     match ioctl_ficlone(sink, source) {
         Ok(()) => {}

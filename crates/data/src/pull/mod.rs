@@ -129,6 +129,7 @@ pub fn run(
     let max_bytes = plan.missing.as_ref().map(RangeSet::byte_count);
     let moving = || {
         let readers = match &plan.missing {
+            // A sequential sink or an unknown length allows only one reader.
             Some(missing) if sink.is_seekable() => settings.streams.min(read_pieces(missing, plan)),
             _ => 1,
         };
@@ -155,6 +156,7 @@ pub fn run(
         // A checkpoint thread would take longer than such a small file. Its bytes are safe only
         // after the caller has synced the whole.
         true => {
+            // Without this, the ranges would count as safe as soon as they are stored.
             if sink.is_durable() {
                 transfer.control().promise_synced();
             }
@@ -162,6 +164,7 @@ pub fn run(
         }
         false => checkpoint::run_with_checkpoints(&transfer, sink, moving),
     };
+    // Local files have no sockets to size.
     let result = transfer.check().and_then(|()| match from.is_networked() {
         true => sizing::run_with_sizing(&transfer, settings, Role::Receiver, max_bytes, receive),
         false => receive(),
@@ -201,6 +204,7 @@ impl PullTask<'_> {
             self.run_parallel(left, readers)?;
         }
         // A single reader, or the pieces left by readers that could not start.
+        // `false`: the last reader must report its error instead of leaving.
         while !lock(left).is_empty() {
             self.run_worker(|worker| worker.read_pieces(left, (1, min_piece), &mut |_| false))?;
         }
@@ -253,6 +257,7 @@ impl PullTask<'_> {
         self.transfer.on_stream_start();
         let done = part(&mut worker);
         let mut accounts = worker.reader.leave_transfer();
+        // Store time and wire time feed the limiter's decision about sender or receiver.
         accounts.store_time += worker.store_time;
         accounts.wire_time += worker.wire_time;
         self.transfer.add_stream(&accounts);
@@ -314,6 +319,7 @@ impl<'t> PullWorker<'t> {
                 Some(origin.saturating_add(end)),
             );
             match asked {
+                // A refusal of the first request only: later errors are errors of the transfer.
                 Err(error) if !started && self.transfer.check().is_ok() && may_leave(&error) => {
                     lock(left).return_range(part.range);
                     return Ok(());
@@ -324,6 +330,7 @@ impl<'t> PullWorker<'t> {
             let mut offset = start;
             while offset < end {
                 let n = self.step(offset, end - offset)?;
+                // The origin ended before the announced length.
                 if n == 0 {
                     return Err(DataError::Shrunk {
                         what: self.from.name(),
@@ -399,6 +406,7 @@ impl<'t> PullWorker<'t> {
         let moved = self.reader.copy_to_file(to, offset, len);
         self.store_time += started.elapsed();
         match moved {
+            // The file system does not support it for these files, so the next step reads instead.
             None => {
                 self.may_bypass_memory = false;
                 Ok(None)
@@ -448,6 +456,7 @@ fn retry_until_stalled<T>(
             Err(e) => return Err(failed(from, e)),
         }
         transfer.check()?;
+        // Progress of any reader resets the clock, so one slow reader does not fail the transfer.
         if transfer.clock().time_left().is_zero() {
             return Err(DataError::Stalled {
                 seconds: transfer.clock().limit_seconds(),

@@ -79,6 +79,7 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
     fn start_ready(&mut self) -> Result<(), DataError> {
         let max = self.readers.task.settings.max_connections;
         while self.pending.has_ready() && self.readers.receive.active_readers() < max {
+            // The permit reserved at the start is used first, so that the transfer cannot starve.
             let permit = self.permit.take();
             let permit = permit.or_else(|| self.channel.permit().ok());
             // Active readers come first: a parked connection gives up its permit.
@@ -102,6 +103,7 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         }
         // A reader records its failure before it ends.
         task.transfer.check()?;
+        // Before the connect timeout the sender may simply not have connected yet.
         let listening = matches!(self.channel.endpoint(), ChannelEndpoint::Passive { .. });
         let nothing_received = !receive.has_valid_header();
         if nothing_received
@@ -121,10 +123,12 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
             };
         }
         if nothing_received {
+            // An invalid first header is a better explanation than "no connection".
             let bad = receive.take_bad_start();
             return Err(bad.unwrap_or_else(|| self.pending.no_peer()));
         }
         let since = *self.idle_since.get_or_insert_with(Instant::now);
+        // The sender may open its next connection after the last one ended.
         if listening && since.elapsed() < GRACE_PERIOD {
             return Ok(());
         }

@@ -85,6 +85,7 @@ impl<'t> BlockReader<'t> {
             while self.decoder.payload_left() > 0 {
                 self.payload()?;
             }
+            // Stored ranges are reported before a wait for the next header, which may last.
             self.receiver.report();
             // The decoder returns an EOD once the data of its header has passed.
             let end = match self.decode(&[])? {
@@ -136,6 +137,7 @@ impl<'t> BlockReader<'t> {
     fn header(&mut self) -> Result<Option<StreamEnd>, DataError> {
         let mut received = 0;
         while received < HEADER_LEN {
+            // Only between blocks: a block that has begun must be completed.
             if received == 0 && self.receive.is_complete() {
                 let carried = self.has_carried;
                 return Ok(Some(StreamEnd::Idle { carried }));
@@ -150,6 +152,8 @@ impl<'t> BlockReader<'t> {
             };
             match input {
                 InputResult::Interrupted => {}
+                // A connection that carried nothing may close; one with data must end with EOD
+                // (GFD.20 §3.4.2).
                 InputResult::Bytes(0) if !self.has_carried => {
                     return Ok(Some(StreamEnd::ClosedUnused));
                 }
@@ -166,6 +170,8 @@ impl<'t> BlockReader<'t> {
         if self.decoder.is_payload_data() {
             let (offset, count) = (self.decoder.payload_offset(), self.decoder.payload_left());
             self.task.check_limit(offset, count)?;
+            // Announced before it is stored, so that two connections cannot store the same range
+            // unnoticed.
             self.repeated = self.receive.announce_block(offset, offset + count)?;
         }
         if self.decoder.payload_left() == 0 {
@@ -182,6 +188,7 @@ impl<'t> BlockReader<'t> {
         match event {
             BlockEvent::Eod { close } => {
                 self.receiver.report();
+                // The stored ranges must be reported before the last EOD completes the transfer.
                 self.receive.on_eod().map_err(|e| self.block_error(e))?;
                 self.task.transfer.clock().note_progress();
                 Ok(Some(StreamEnd::Eod { close }))

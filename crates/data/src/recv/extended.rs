@@ -32,6 +32,7 @@ pub(super) fn receive(
     receive.checksum.run_with_follower(go_on, || {
         receive_blocks(channel, task, &receive, existing, permit)
     });
+    // Readers have recorded their errors by now.
     task.transfer.check()?;
     let (checksum, parked) = receive.into_parts();
     channel.keep_streams(false, parked);

@@ -75,6 +75,7 @@ impl ExtendedReceive {
 
     pub(super) fn on_eod(&self) -> Result<(), BlockError> {
         let mut completion = lock(&self.completion);
+        // The count is checked: more EODs than announced are an error.
         completion.on_eod()?;
         self.notify_if_complete(&completion);
         Ok(())
@@ -103,10 +104,12 @@ impl ExtendedReceive {
         let mut announced = lock(&self.announced);
         let gaps = announced.gaps(start, end);
         let new = announced.insert(start, end);
+        // The bound counts ranges, because each costs memory.
         if announced.range_count() > MAX_RANGES_STORED {
             let limit = MAX_RANGES_STORED;
             return Err(DataError::Scattered { limit });
         }
+        // The usual case: nothing of the block was announced before.
         if new == end - start {
             return Ok(RangeSet::new());
         }

@@ -51,6 +51,7 @@ pub fn run(
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, DataError> {
     let transfer = ActiveTransfer::new(Role::Receiver, settings, control)?;
+    // A cancel before the start must not open a connection.
     let result = transfer.check().and_then(|()| {
         let max_bytes = plan.limit;
         let receive = || match settings.type_ {
@@ -97,6 +98,7 @@ fn receive_text(
     };
     let text = Arc::new(AsciiSink::new(Arc::clone(sink), start));
     let as_sink: Arc<dyn Sink> = Arc::clone(&text) as Arc<dyn Sink>;
+    // The bytes on the wire differ from those of the file, so their checksum would be meaningless.
     let settings = TransferSettings {
         checksum: None,
         ..settings.clone()
@@ -123,6 +125,7 @@ impl ReceiveTask<'_> {
             .plan
             .limit
             .is_some_and(|limit| limit < MIN_FOLLOWER_BYTES);
+        // A sink that cannot be read back has no view; the checksum then needs the bytes in order.
         let view = (ordered && (many_streams || !few))
             .then(|| self.sink.open_reader())
             .flatten();

@@ -135,6 +135,7 @@ impl<'t> PendingConnections<'t> {
         for _ in 0..MAX_ACCEPTS_PER_TURN {
             self.full = self.connections.len() >= MAX_PENDING
                 && self.connections.iter().all(|c| c.is_ready);
+            // Ready connections are never closed for new ones.
             if self.full {
                 return Ok(());
             }
@@ -142,6 +143,7 @@ impl<'t> PendingConnections<'t> {
                 AcceptResult::Nothing => break,
                 AcceptResult::Closed => {}
                 AcceptResult::Connection(socket, peer) => {
+                    // The first connection counts as progress for the stall clock.
                     transfer.note_connection();
                     if let Some(permit) = self.make_room(&mut decide) {
                         self.add_connection(socket, peer, permit);
@@ -149,6 +151,7 @@ impl<'t> PendingConnections<'t> {
                 }
             }
         }
+        // The new connections may have sent bytes already.
         self.inspect_all(&mut decide);
         Ok(())
     }
@@ -197,6 +200,8 @@ impl<'t> PendingConnections<'t> {
     }
 
     fn take_permit(&self) -> Option<StreamPermit> {
+        // The first few need no permit of the budget, so that strangers elsewhere cannot block this
+        // transfer.
         match &self.budget {
             Some(budget) if self.connections.len() >= MIN_PER_TRANSFER => {
                 budget.take_unidentified().ok()
@@ -225,6 +230,7 @@ impl<'t> PendingConnections<'t> {
                 }
                 PendingDecision::Closed => {
                     let connection = self.connections.remove(at);
+                    // Only the first is needed: one empty file.
                     self.closed = self.closed.take().or(connection);
                 }
             }
@@ -306,6 +312,7 @@ impl PendingConnection {
         match recv(&self.socket, &mut *buffer, flags) {
             Ok((n, _)) if n == needed => PeekResult::Bytes(buffer),
             Ok((0, _)) => PeekResult::End,
+            // Fewer bytes than needed from a peer that has closed: the rest will never come.
             Ok(_) if has_hung_up(&self.socket) => {
                 PeekResult::Broken(io::ErrorKind::UnexpectedEof.into())
             }

@@ -39,6 +39,8 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
     pub(super) fn start(&mut self, stream: Arc<DataStream>, cached: bool) -> Result<(), DataError> {
         self.join_finished();
         let (task, receive) = (self.task, self.receive);
+        // Counted before the thread starts, so that the acceptor does not see a gap without
+        // readers.
         let at_work = receive.start_reader();
         let io = StreamIo::new(task.transfer, stream);
         let reader = std::thread::Builder::new()
@@ -84,7 +86,10 @@ fn read_one(mut io: StreamIo<'_>, task: &ReceiveTask<'_>, receive: &ExtendedRece
         Err(error) => BlockReader::end_unused(error, receive),
     };
     match end {
+        // EOD without CLOSE: the connection may carry the next transfer (GFD.20 §3.4.3).
         Ok(StreamEnd::Eod { close: false }) => receive.park(stream),
+        // A connection that never carried anything may be a stranger's; it is kept only if it came
+        // from the cache.
         Ok(StreamEnd::Idle { carried }) if carried || cached => receive.park(stream),
         Ok(_) => {}
         Err(error) => task.transfer.fail(error),

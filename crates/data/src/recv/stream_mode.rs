@@ -26,6 +26,7 @@ pub(super) fn receive(
     channel: &mut SessionDataChannel,
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
+    // Taken before any connection is accepted, so that a full server refuses at once.
     let permit = channel.permit()?;
     let checksum = task.checksum(false);
     let budget = channel.budget().cloned();
@@ -56,6 +57,7 @@ fn first_sender(
     loop {
         transfer.check()?;
         pending.accept_and_inspect(endpoint, decide_by_first_byte)?;
+        // After a close without data, other connections get a short time of their own.
         let left = if pending.has_closed() {
             let since = *ended_since.get_or_insert_with(Instant::now);
             GRACE_PERIOD.saturating_sub(since.elapsed())
@@ -65,6 +67,7 @@ fn first_sender(
         };
         let alone = pending.is_empty();
         let found = pending.take_ready().or_else(|| {
+            // Without another connection, the empty file is the answer.
             let must_decide = alone || left.is_zero();
             must_decide.then(|| pending.take_closed()).flatten()
         });
@@ -104,6 +107,7 @@ fn receive_file(
     task: &ReceiveTask<'_>,
     checksum: &TransferChecksum,
 ) -> Result<(), DataError> {
+    // One thread is enough: MODE S has one connection.
     let mut io = StreamIo::new(task.transfer, stream);
     io.handshake()?;
     let mut receiver = StreamReceiver::new(io, task, checksum);

@@ -54,6 +54,7 @@ impl<'t> StreamReceiver<'t> {
         task: &'t ReceiveTask<'t>,
         checksum: &'t TransferChecksum,
     ) -> Self {
+        // `drs1` measures how full the kernel buffer gets, so one read must be able to empty it.
         let whole_buffers = task.settings.options.buffers.sizing == BufferSizing::Drs1;
         if whole_buffers
             && let Ok(size) = sockopt::buffer_size(io.stream().as_fd(), SocketBuffer::Receive)
@@ -87,6 +88,7 @@ impl<'t> StreamReceiver<'t> {
         } as u64;
         if n > 0 {
             self.io.transfer().add_moved(n);
+            // Small reads must not lock the shared range set each time.
             if let Some((start, end)) = self.stored.add(offset, n) {
                 self.checksum_part.stored(start, end);
             }
@@ -114,6 +116,7 @@ impl<'t> StreamReceiver<'t> {
         let end = offset.saturating_add(n as u64);
         // Bytes that another connection has not stored yet cannot be compared either.
         let stored = self.io.transfer().control().has_stored(offset, end);
+        // /dev/null and pipes cannot be read back.
         let Some(view) = self.task.sink.open_for_comparison().filter(|_| stored) else {
             return Ok(Err(BlockError::UnverifiableDuplicate(offset)));
         };
@@ -126,6 +129,7 @@ impl<'t> StreamReceiver<'t> {
         if !same? {
             return Ok(Err(BlockError::ConflictingDuplicate(offset)));
         }
+        // Repeated bytes are progress, too: a retransmitting sender is not stalled.
         self.io.transfer().add_moved(n as u64);
         self.io.transfer().throttle(n)?;
         Ok(Ok(n as u64))
@@ -149,6 +153,7 @@ impl<'t> StreamReceiver<'t> {
     /// Most bytes to receive in one step.
     fn max_read(&mut self) -> usize {
         let step = self.io.transfer().step();
+        // The rate limit needs small steps.
         if !self.whole_buffers || step < MAX_STEP {
             return step;
         }
@@ -195,6 +200,7 @@ impl<'t> StreamReceiver<'t> {
             empty_pipe(pipe, sink, store_offset, n, buffer)
         });
         let went_by_pages = emptied.map_err(|e| DataError::write(sink, e))?;
+        // The file refuses spliced pages for good, so later steps copy.
         if !went_by_pages {
             self.method = ReceiveMethod::Copy;
         }
@@ -218,6 +224,7 @@ fn choose_receive_method(
 ) -> ReceiveMethod {
     let wanted = matches!(task.settings.options.io, IoMethod::Auto | IoMethod::Splice)
         && task.settings.options.buffers.sizing != BufferSizing::Drs1;
+    // A splice needs the socket without a layer, no reader of the bytes, and a file with offsets.
     let kernel = io.stream().transport().kernel_socket().is_ok();
     if !wanted
         || !kernel
@@ -248,6 +255,7 @@ fn empty_pipe(
     let mut done = 0;
     while done < n {
         let file = sink.fd().ok_or(io::ErrorKind::Unsupported)?;
+        // splice(2) advances the offset that it is given.
         let mut offset = store_offset + done as u64;
         let spliced = rustix::pipe::splice(
             pipe.output(),
@@ -261,6 +269,7 @@ fn empty_pipe(
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(moved) => done += moved,
             Err(rustix::io::Errno::INTR) => {}
+            // EINVAL or ESPIPE: the target file system does not support splice(2).
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::SPIPE) => {
                 sink.spliced(store_offset, done as u64)?;
                 copy_rest(pipe, sink, store_offset + done as u64, n - done, buffer)?;

@@ -42,6 +42,7 @@ pub fn run<E: From<DataError>>(
     let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
     let checksum = TransferChecksum::one_stream(settings.checksum);
     let failure = Mutex::new(None);
+    // The connection of the request counts in the transfer from here on.
     dialer.join_transfer(ReaderContext {
         settings,
         control,
@@ -103,6 +104,7 @@ struct RequestBody<'b> {
 impl RequestBody<'_> {
     fn next(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
         self.transfer.check()?;
+        // Without a length the source decides where the body ends.
         let left = self
             .extent
             .length
@@ -112,12 +114,14 @@ impl RequestBody<'_> {
         if room == 0 {
             return Ok(0);
         }
+        // The rate limit counts what is about to be sent; a short read only makes it stricter.
         self.transfer.throttle(room)?;
         let at = self.extent.offset.saturating_add(self.done);
         let started = Instant::now();
         let read = self.source.read_at(at, &mut buf[..room]);
         self.store_time += started.elapsed();
         let n = read.map_err(|e| DataError::read(self.source, e))?;
+        // The request has already announced the length, so a short body cannot be repaired.
         match (n, self.extent.length) {
             (0, Some(expected)) => Err(DataError::Shrunk {
                 what: self.source.name(),

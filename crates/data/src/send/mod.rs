@@ -83,6 +83,7 @@ impl<'t> SendTask<'t> {
         transfer: &'t ActiveTransfer,
     ) -> Result<Self, DataError> {
         let first = plan.ranges.iter().next();
+        // A subtraction below would wrap around.
         if let Some(range) = first.filter(|r| r.start < plan.origin) {
             return Err(DataError::OutOfRange {
                 offset: range.start,
@@ -101,6 +102,7 @@ impl<'t> SendTask<'t> {
             transfer,
         };
         if settings.type_ == DataType::Ascii {
+            // Line ends shift later offsets, so only one contiguous part can be translated.
             let start = first.map_or(0, |r| r.start);
             let end = size.map_or(u64::MAX, |_| plan.ranges.end().max(start));
             let text = AsciiSource::new(Arc::clone(source), start, end);
@@ -132,6 +134,8 @@ impl<'t> SendTask<'t> {
     /// Number of connections to open first for each target.
     fn first_streams(&self) -> usize {
         let settings = self.settings;
+        // Prior knowledge of the path replaces the configured start value only if the number may
+        // change.
         let known = settings.prior.streams_for(self.bytes);
         match known.and_then(|streams| usize::try_from(streams).ok()) {
             Some(streams) if self.adapts() => {

@@ -43,6 +43,7 @@ pub(super) fn extended(
         .run_with_follower(go_on, || SenderThreads::new(channel, &task)?.run(first));
     let streams = task.transfer.stream_set().streams();
     if result.is_err() {
+        // All streams are reset, so that no receiver sees the missing EODs as a clean end.
         for stream in &streams {
             stream.reset();
         }
@@ -69,6 +70,7 @@ fn open<'t>(
     let (existing, wanted) = (first.len(), (wanted * set.target_count()).min(most));
     match (reused, task.settings.adapt) {
         // Even for a small file, because a larger one may follow.
+        // Cached connections are already past slow start, so all that are permitted are used.
         (true, true) => set.set_wanted(existing.min(task.settings.max_streams).max(wanted)),
         (true, false) => set.set_wanted(wanted),
         (false, _) => set.set_wanted(existing),

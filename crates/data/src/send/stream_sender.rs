@@ -68,6 +68,7 @@ impl<'t> StreamSender<'t> {
     ) -> Result<bool, DataError> {
         let mut all = false;
         while !all && !leave.load(Ordering::Relaxed) {
+            // Relaxed: one more block after the flag was set does no harm.
             all = !self.send_block(framed)?;
         }
         self.finish()?;
@@ -85,6 +86,7 @@ impl<'t> StreamSender<'t> {
             return Ok(false);
         };
         if part.is_near_end && !self.is_near_end {
+            // The other streams finish sooner if this one has little queued in the kernel.
             self.is_near_end = true;
             self.io.stream().limit_unsent_near_end();
         }
@@ -112,8 +114,10 @@ impl<'t> StreamSender<'t> {
             self.io.transfer().throttle(len)?;
             let sent = self.send_step(header, at, len)?;
             if sent == 0 {
+                // Nothing was sent for this part, so the receiver cannot take it for data.
                 return Err(self.shrunk(at));
             }
+            // The header goes out once, with the first bytes.
             header = &[];
             self.io.transfer().add_moved(sent as u64);
             at += sent as u64;
@@ -126,6 +130,7 @@ impl<'t> StreamSender<'t> {
     /// Moves up to `len` bytes at `at`. Returns 0 when the source ends there.
     fn send_step(&mut self, header: &[u8], at: u64, len: usize) -> Result<usize, DataError> {
         let source = &*self.task.source;
+        // Wire offsets count from the start of the requested part (ERET P, GFD.20 §3.4).
         let wire_offset = at - self.task.origin;
         match &mut self.method {
             SendMethod::Copy(buffer) => {
@@ -180,6 +185,7 @@ impl<'t> StreamSender<'t> {
             return Ok(false);
         };
         let SendMethod::Copy(buffer) = &mut self.method else {
+            // An in-order source is always copied: its blocks have no file offsets for sendfile.
             return Ok(false);
         };
         let len = self
@@ -201,6 +207,7 @@ impl<'t> StreamSender<'t> {
         turn.ended = n == 0;
         turn.offset += n as u64;
         self.checksum_part.add(offset, &buf[..n]);
+        // The next thread may read while this one sends.
         drop(turn);
         if n == 0 {
             return Ok(false);
@@ -220,6 +227,7 @@ impl<'t> StreamSender<'t> {
             Ok(Some(len)) => at.min(len),
             _ => at,
         };
+        // Without ranges the expected end is unknown.
         let expected = match &self.task.cursor {
             SendCursor::Ranges { end, .. } => *end,
             SendCursor::Sequential(_) => at,
@@ -238,6 +246,7 @@ impl<'t> StreamSender<'t> {
 /// MSG_ZEROCOPY is slower on loopback, where the kernel copies after all.
 fn choose_send_method(task: &SendTask<'_>, io: &StreamIo<'_>) -> SendMethod {
     let copy = || SendMethod::Copy(PageBuffer::new(MAX_STEP));
+    // An in-order source may be a pipe, a terminal or translated text.
     if matches!(task.cursor, SendCursor::Sequential(_)) {
         return copy();
     }

@@ -49,6 +49,7 @@ struct ZerocopyCounts {
 
 impl ZerocopyRing {
     pub(super) fn new(io: &StreamIo<'_>) -> io::Result<Self> {
+        // A transport with a layer has no kernel socket.
         zerocopy::enable(io.stream().transport().kernel_socket()?.as_fd())?;
         let buffer = |_| ZerocopyBuffer {
             memory: PageBuffer::new(MAX_STEP),
@@ -75,6 +76,7 @@ impl ZerocopyRing {
         read: impl FnOnce(&mut StreamIo<'t>, &mut [u8]) -> Result<usize, DataError>,
     ) -> Result<usize, DataError> {
         let buffer = &mut self.buffers[self.next % BUFFER_COUNT];
+        // The kernel may still read this buffer for an earlier send.
         self.progress.wait_for(io, buffer.free_after)?;
         let n = read(io, &mut buffer.memory.as_mut()[..len])?;
         if n == 0 {
@@ -85,6 +87,7 @@ impl ZerocopyRing {
         while sent < n {
             sent += self.progress.send(io, &buffer.memory.as_ref()[sent..n])?;
         }
+        // Completions arrive in order of sends, so a count identifies them.
         buffer.free_after = self.progress.started;
         self.next += 1;
         Ok(n)
@@ -98,12 +101,14 @@ impl ZerocopyRing {
 
 impl Drop for ZerocopyRing {
     fn drop(&mut self) {
+        // The usual case: everything is released.
         if self.progress.wait_all(&self.stream, Duration::ZERO) {
             return;
         }
         self.stream.reset();
         if !self.progress.wait_all(&self.stream, RELEASE_TIMEOUT) {
             tracing::warn!("the kernel still uses zero-copy buffers; leaking their memory");
+            // Freed memory could be reused and then sent; a leak is harmless in comparison.
             std::mem::forget(std::mem::take(&mut self.buffers));
         }
     }
@@ -140,6 +145,7 @@ impl ZerocopyCounts {
                 done => done.map(|n| (n, true)),
             }
         })?;
+        // A copied send produces no completion.
         let (n, is_zerocopy) = sent;
         self.started += u64::from(is_zerocopy);
         Ok(n)
@@ -159,6 +165,7 @@ impl ZerocopyCounts {
 
     fn read_completions(&mut self, stream: &DataStream) -> io::Result<()> {
         while let Some((first, last)) = zerocopy::read_completion(stream.as_fd())? {
+            // The kernel merges consecutive completions into a range, which may wrap around.
             self.completed += u64::from(last.wrapping_sub(first)) + 1;
         }
         Ok(())

@@ -54,6 +54,7 @@ impl SyncPolicy {
     pub fn sync_directory(self, directory: &Path) -> io::Result<()> {
         match self {
             Self::None => Ok(()),
+            // A directory is synced through a descriptor opened for reading.
             Self::File => match File::open(directory) {
                 Ok(directory) => sync_names(&directory),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -69,6 +70,7 @@ impl SyncPolicy {
 /// Those of fsync(2).
 pub(crate) fn sync_names(directory: &File) -> io::Result<()> {
     match retry_on_interrupt(|| directory.sync_all()) {
+        // Some network file systems do not support it.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }
@@ -154,6 +156,7 @@ impl FileDurability {
 
     /// See [`super::Sink::sync`].
     pub(super) fn sync(&self, file: &File) -> io::Result<()> {
+        // The kernel would report success for pages that it has dropped after an error.
         self.without_failure()?;
         if !self.forces() {
             return self.remember(writeback::flush_as_close(file.as_fd()));
@@ -173,8 +176,10 @@ impl FileDurability {
         force: impl FnOnce(&DirectoryEntryState) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut entry = lock(&self.entry);
+        // Ranges written during the sync stay in the set for the next one.
         let pending = std::mem::take(&mut *lock(&self.unsynced));
         let forced = self.remember(force(&entry));
+        // The lock for writing waits for every thread that may hold an unrecorded error.
         // The error of a write-back that `force` waited for may have been reported to another
         // thread.
         let done = forced.and_then(|()| {
@@ -187,6 +192,7 @@ impl FileDurability {
         });
         match done {
             Ok(()) => *entry = DirectoryEntryState::Synced,
+            // The ranges are still unsynced.
             Err(_) => lock(&self.unsynced).extend(&pending),
         }
         done

@@ -53,6 +53,7 @@ impl FileSource {
     /// sequential.
     pub fn new(file: File, name: impl Into<String>) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
+        // Block devices accept offsets, too.
         if kind.is_file() || kind.is_block_device() {
             let name = name.into();
             let access = OffsetAccess::Random;
@@ -79,6 +80,7 @@ impl Source for FileSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         match &self.access {
+            // Several threads read at once, so the file position is not used.
             OffsetAccess::Random => retry_on_interrupt(|| self.file.read_at(buf, offset)),
             OffsetAccess::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;
@@ -90,6 +92,7 @@ impl Source for FileSource {
     }
 
     fn len(&self) -> io::Result<Option<u64>> {
+        // The length may change while the file is sent, so it is not cached.
         match self.access {
             OffsetAccess::Random => self.file.metadata().map(|m| Some(m.len())),
             OffsetAccess::Sequential(_) => Ok(None),
@@ -203,6 +206,7 @@ impl FileSink {
 fn takes_any_offset(file: &File) -> io::Result<bool> {
     let meta = file.metadata()?;
     let kind = meta.file_type();
+    // Major 1, minor 3 is /dev/null on Linux.
     let null = kind.is_char_device() && meta.rdev() == rustix::fs::makedev(1, 3);
     let appends = rustix::fs::fcntl_getfl(file)?.contains(OFlags::APPEND);
     Ok((kind.is_file() || kind.is_block_device() || null) && !appends)
@@ -249,6 +253,7 @@ impl Sink for FileSink {
 
     fn open_reader(&self) -> Option<Arc<dyn Source>> {
         let regular = self.file.metadata().ok()?.is_file();
+        // A file opened write-only cannot be read back.
         let mode = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
         if !regular || mode != OFlags::RDWR || !self.is_seekable() {
             return None;

@@ -88,6 +88,7 @@ impl Sink for MemorySink {
             .checked_add(buf.len())
             .filter(|end| *end <= self.limit)
             .ok_or(io::ErrorKind::FileTooLarge)?;
+        // Growing on demand: the limit may be far above the size of a listing.
         let mut bytes = lock(&self.bytes);
         if bytes.len() < end {
             bytes.resize(end, 0);

@@ -28,6 +28,7 @@ pub fn check_written_back(file: &File) -> io::Result<()> {
     let checked = writeback::check_writeback_errors(file.as_fd());
     let refused = |error: &io::Error| {
         let number = error.raw_os_error();
+        // Other errors concern the call and not the data.
         matches!(number, Some(libc::EIO | libc::ENOSPC | libc::EDQUOT))
     };
     match checked {
@@ -53,6 +54,7 @@ pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Res
             size = range.start;
             continue;
         }
+        // A hole keeps the size of the file, which other writers may rely on.
         let punched = punch_hole(file, range.start, range.end.min(size));
         result = result.and(punched);
     }

@@ -44,6 +44,7 @@ pub fn take_write_lock(file: &File, claim: WriteLockKind) -> std::io::Result<Wri
         return match rustix::fs::flock(file, operation) {
             Ok(()) => Ok(WriteLockStatus::Held),
             Err(Errno::WOULDBLOCK) => Ok(WriteLockStatus::Busy),
+            // The file system cannot lock, so the caller decides whether to continue without.
             Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(WriteLockStatus::Unsupported),
             Err(Errno::INTR) => continue,
             // NFS emulates flock by byte-range locks, and refuses a shared one on a write-only file

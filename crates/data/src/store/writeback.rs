@@ -60,12 +60,14 @@ impl WritebackState {
         let (first, last) = self.span.unwrap_or((offset, end));
         self.span = Some((first.min(offset), last.max(end)));
         self.bytes = self.bytes.saturating_add(len);
+        // Fewer, larger calls cost less and write larger extents.
         if self.bytes < STRIDE {
             return DueWriteback::default();
         }
         self.bytes = 0;
         let begin = self.span.take();
         self.started.extend(begin);
+        // The oldest spans are awaited first; the disk has most likely written them.
         let excess = self.started.len().saturating_sub(self.window);
         let wait_for = self.started.drain(..excess).collect();
         DueWriteback { begin, wait_for }
@@ -74,6 +76,7 @@ impl WritebackState {
     /// Records how long a span was awaited.
     fn record_wait(&mut self, duration: Duration) {
         if duration > SLOW_WAIT {
+            // Halved, never below the least window: the disk must stay busy.
             self.window = (self.window / 2).max(MIN_WINDOW);
         }
     }
@@ -99,6 +102,7 @@ impl WritebackPacer {
 
     fn issue(&self, file: BorrowedFd<'_>, due: &DueWriteback) -> io::Result<()> {
         if let Some((start, end)) = due.begin {
+            // Started without waiting: only the spans above the window are awaited.
             writeback::start_writeback(file, start, end - start)?;
         }
         for (start, end) in &due.wait_for {

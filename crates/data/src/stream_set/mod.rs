@@ -35,6 +35,7 @@ impl StreamSet {
     /// streams are told at once to leave.
     pub(crate) fn set_wanted(&self, count: usize) {
         let mut table = self.lock();
+        // The number changes with the table locked: a leaving thread compares both.
         self.wanted_count.store(count, Ordering::Relaxed);
         table.adjust_count(count);
         self.changed.notify_all();
@@ -64,6 +65,7 @@ impl StreamSet {
 
     /// Whether a stream could not be opened since the last call.
     pub(crate) fn take_open_failure(&self) -> bool {
+        // The tuner asks once per sample, so that the flag is cleared by reading.
         std::mem::take(&mut self.lock().open_failed)
     }
 
@@ -113,6 +115,8 @@ impl StreamSet {
     pub(crate) fn stop_opening(&self) -> Option<usize> {
         let mut table = self.lock();
         let first = !std::mem::replace(&mut table.no_more_opening, true);
+        // Streams that wait for a connection, and the caller that waits for openings, must check
+        // again.
         self.changed.notify_all();
         first.then(|| table.active().count())
     }
@@ -190,6 +194,7 @@ impl StreamSet {
 
     /// Reduces the wanted number to the existing streams.
     fn limit_to_current(&self, table: &mut StreamTable) {
+        // Retrying at once would meet the same refusal; the tuner may ask for more later.
         table.open_failed = true;
         let current = table.staying().count() + table.opening();
         self.wanted_count
@@ -228,6 +233,7 @@ impl<'s> PendingStream<'s> {
     fn resolve(&mut self, table: &mut StreamTable) {
         self.is_resolved = true;
         table.targets[self.target].opening -= 1;
+        // The last stream at this target may wait for this attempt.
         self.set.changed.notify_all();
     }
 }
@@ -260,6 +266,8 @@ impl ActiveStream<'_> {
     /// Leaves while other streams continue; the stream must then send EOD. Returns false if the
     /// stream has become necessary and must continue.
     pub(crate) fn try_retire(&mut self) -> bool {
+        // Decided with the table locked: of two surplus streams one must stay if no other is
+        // active.
         let mut table = self.set.lock();
         let needed =
             !self.leave_flag.load(Ordering::Relaxed) || table.is_last_at_target(self.index);
@@ -280,6 +288,7 @@ impl ActiveStream<'_> {
     pub(crate) fn finish(&mut self) -> Option<u64> {
         let mut table = self.set.lock();
         let target = table.streams[self.index].target;
+        // A pending connection may still join with data of its own, and would raise the count.
         while table.is_last_at_target(self.index) && table.targets[target].opening > 0 {
             table = self.set.wait(table);
         }

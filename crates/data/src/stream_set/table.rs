@@ -88,11 +88,13 @@ impl StreamTable {
         if self.no_more_opening {
             return Vec::new();
         }
+        // Every target must send an EOF of its own, so each keeps a stream.
         let wanted = wanted.max(self.targets.len());
         let mut current = self.staying().count() + self.opening();
         while current > wanted && self.retire_newest() {
             current -= 1;
         }
+        // A leaving stream that stays costs no handshake and keeps its congestion window.
         while current < wanted && self.keep_oldest() {
             current += 1;
         }
@@ -101,6 +103,7 @@ impl StreamTable {
 
     /// Tells the newest stream to leave whose target has others.
     fn retire_newest(&self) -> bool {
+        // The newest has the smallest congestion window, so the least is lost.
         let mut newest_first = self.streams.iter().rev();
         let stream = newest_first.find(|s| s.is_staying() && self.staying_at(s.target) > 1);
         stream.is_some_and(|s| !s.leave_flag.swap(true, Ordering::Relaxed))
@@ -144,6 +147,7 @@ impl StreamTable {
         let stream = &mut self.streams[index];
         stream.state = stage;
         let target = &mut self.targets[stream.target];
+        // Ended streams count, too: the EOF announces all EODs of the target.
         target.ended += 1;
         target.ended
     }

@@ -68,6 +68,7 @@ impl ChecksumFollower {
                 .min(READ_SIZE);
             let buf = &mut buffer.as_mut()[..want];
             match self.source.read_at(self.origin + from, buf) {
+                // The follower stops with the transfer, also while data keeps arriving.
                 Ok(n) if n > 0 && go_on() => {
                     digest.update(&buf[..n]);
                     lock(&self.state).summed += n as u64;
@@ -86,6 +87,7 @@ impl ChecksumFollower {
     fn next(&self) -> Option<(u64, u64)> {
         let mut state = lock(&self.state);
         loop {
+            // Only the gapless beginning can be checksummed in order.
             let prefix = state.stored.prefix_len();
             if prefix > state.summed {
                 return Some((state.summed, prefix));
@@ -100,6 +102,7 @@ impl ChecksumFollower {
     /// The checksum, if everything stored was gapless from 0 on and could be read.
     pub(crate) fn digest(self) -> Option<String> {
         let state = lock(&self.state);
+        // A gap or a short store leaves bytes without a checksum.
         let whole = state.stored.end() == state.summed;
         let digest = lock(&self.hasher).take();
         digest.filter(|_| whole).map(ChecksumHasher::finish)

@@ -134,6 +134,7 @@ impl StreamChecksum<'_> {
         match self.checksum {
             TransferChecksum::Off | TransferChecksum::Follower(_) => {}
             TransferChecksum::Combined(pieces) => {
+                // A jump ends the run; neighbouring runs are combined later.
                 if !matches!(&self.run, Some((start, run)) if start + run.len() == offset) {
                     self.flush();
                 }
@@ -179,6 +180,7 @@ impl SequentialChecksum {
             self.digest.update(bytes);
             self.next = Some(offset + bytes.len() as u64);
         } else {
+            // The order is broken for good: earlier bytes cannot be added later.
             self.next = None;
         }
     }
@@ -209,6 +211,7 @@ impl CombinedChecksum {
         let below = self.runs.range(..=start).next_back();
         let below = below.map(|(at, run)| (*at, *run));
         let above = self.runs.range(start..).next().map(|(at, run)| (*at, *run));
+        // Overlapping runs would count bytes twice.
         self.overlap |= below.is_some_and(|(at, run)| at + run.len > start)
             || above.is_some_and(|(at, _)| at < end);
         // The checksum is already void, so memory for runs is no longer needed.

@@ -84,6 +84,7 @@ impl ControlTransport {
         loop {
             self.readable().await?;
             match self.try_read(buffer) {
+                // `readable` may return for a false alarm.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
@@ -115,6 +116,7 @@ impl ControlTransport {
     pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_write(bytes) {
+                // A socket that accepts nothing without WouldBlock would loop for ever.
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,

@@ -98,6 +98,7 @@ impl DataTransport {
     /// # Errors
     /// `WouldBlock`: none fit now.
     pub(crate) fn send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        // A closed peer is an error and no SIGPIPE (send(2)).
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         self.socket.send_vectored_with_flags(parts, flags)
     }

@@ -55,6 +55,7 @@ impl<'c> SenderThreads<'c> {
     /// Runs `first` and the streams that are added later, until all have ended. A single stream
     /// whose number cannot change runs in the caller's thread.
     pub(super) fn run(&self, mut first: Vec<StreamStart<'c>>) -> Result<(), DataError> {
+        // A tuned transfer may add streams at any time, so its caller's thread must be free.
         let alone = first.len() <= 1 && self.stream_set().wanted() <= 1 && !self.task.adapts();
         if alone {
             return first.pop().map_or(Ok(()), |start| self.run_stream(start));
@@ -72,6 +73,7 @@ impl<'c> SenderThreads<'c> {
                 }
             }
             threads.open_on_demand();
+            // Threads are joined here to notice panics.
             threads.join_all();
         });
         self.task.transfer.check()
@@ -120,6 +122,7 @@ impl<'c> SenderThreads<'c> {
                 Ok(Some((pending.connected(&stream), stream)))
             }
             Ok(None) => Ok(None),
+            // Another stream failed or the user cancelled; this stream did not fail.
             Err(DataError::Aborted) => Err(DataError::Aborted),
             Err(error) => {
                 tracing::warn!(%error, "data connection failed");
@@ -145,9 +148,11 @@ impl<'c> SenderThreads<'c> {
                 sender
                     .io()
                     .send_all(&BlockHeader::eod(true).encode(), &[], false)?;
+                // The peer's kernel must have every byte before the stream counts as ended.
                 return sender.io().finish_sending();
             }
         }
+        // The first stream that finds nothing to send ends the addition of streams.
         if let Some(streams) = self.stream_set().stop_opening() {
             self.task.transfer.note_streams(streams);
         }
@@ -195,6 +200,7 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
     fn open_on_demand(&mut self) {
         let stream_set = self.sender.stream_set();
         while let Some(pending_streams) = stream_set.wait_for_openings() {
+            // Pending streams must still be resolved, or the last stream would wait for them.
             if self.sender.task.transfer.check().is_err() {
                 stream_set.stop_opening();
                 continue;
@@ -214,6 +220,7 @@ impl<'scope, 'c: 'scope> RunningSenders<'scope, '_, 'c> {
             .ok()
             .zip(sender.stream_set().target_address(pending.target()))
         else {
+            // No permit, or the channel is passive.
             return sender.refuse(pending);
         };
         if let Err(error) = self.start(StreamStart::ToOpen(pending, to, permit)) {

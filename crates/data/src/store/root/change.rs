@@ -42,6 +42,7 @@ impl Root {
         let failed = |path, errno| StoreError::new("rename", path, errno);
         let source = self.parent_of(from).map_err(|errno| failed(from, errno))?;
         let target = self.parent_of(to).map_err(|errno| failed(to, errno))?;
+        // The last component is never followed, so a link is renamed itself.
         rustix::fs::renameat(source, from.name(), target, to.name())
             .map_err(|errno| failed(from, errno))
     }
@@ -111,6 +112,7 @@ impl Root {
     /// Refuses the root itself (EPERM), to which links may lead as well.
     fn require_not_root(&self, target: &OwnedFd) -> Result<(), Errno> {
         let (root, target) = (rustix::fs::fstat(&self.dir)?, rustix::fs::fstat(target)?);
+        // Device and inode identify the root under every name.
         if (root.st_dev, root.st_ino) == (target.st_dev, target.st_ino) {
             return Err(Errno::PERM);
         }

@@ -25,6 +25,7 @@ impl ProcessCredentials {
             .into_iter()
             .map(rustix::process::Gid::as_raw)
             .collect();
+        // The effective group is checked in addition to the supplementary groups (getgroups(2)).
         groups.push(rustix::process::getegid().as_raw());
         Self {
             uid: rustix::process::geteuid().as_raw(),
@@ -35,6 +36,7 @@ impl ProcessCredentials {
     /// The rights that the permission bits grant. Access control lists are ignored: this is for
     /// listings, the kernel decides.
     fn access(&self, stat: &Stat) -> EntryPermissions {
+        // Root ignores permission bits, but executing a file needs one execute bit (execve(2)).
         if self.uid == 0 {
             let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             return EntryPermissions {
@@ -43,6 +45,7 @@ impl ProcessCredentials {
                 execute: is_dir || stat.st_mode & 0o111 != 0,
             };
         }
+        // The first matching class decides, as in path_resolution(7).
         let bits = if stat.st_uid == self.uid {
             stat.st_mode >> 6
         } else if self.groups.contains(&stat.st_gid) {

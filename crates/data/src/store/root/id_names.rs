@@ -49,6 +49,7 @@ impl IdNames {
             let (Some(name), Some(id)) = (fields.next(), fields.nth(1)) else {
                 continue;
             };
+            // A broken line must not hide the others.
             let Ok(id) = id.parse() else { continue };
             names.by_id.entry(id).or_insert_with(|| name.to_owned());
             names.by_name.entry(name.to_owned()).or_insert(id);

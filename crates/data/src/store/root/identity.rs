@@ -49,6 +49,7 @@ impl FileIdentity {
 /// The clock of the kernel's file timestamps: seconds since 1970, nanoseconds. It ticks every 1 to
 /// 10 ms.
 pub fn file_clock() -> (i64, u64) {
+    // The coarse clock is the one that the kernel uses for file timestamps.
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, u64::try_from(now.tv_nsec).unwrap_or(0))
 }

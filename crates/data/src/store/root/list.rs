@@ -115,6 +115,7 @@ impl Root {
             // A link without a target exists itself; `stat` distinguishes it from a missing entry.
             Err(_) => return Ok(None),
         };
+        // Checked before opening: opening a device or a pipe could block.
         let stat = rustix::fs::fstat(target)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Ok(None);
@@ -167,6 +168,7 @@ impl DirectoryWalk<'_> {
                 .entry_at(&level.dir, &level.path, &name, &self.viewer);
             let mut entry = match entry {
                 Ok(entry) => entry,
+                // A vanished entry is no error of the listing.
                 Err(errno) if is_skipped(errno) => continue,
                 Err(errno) => return Err(errno),
             };
@@ -183,6 +185,7 @@ impl DirectoryWalk<'_> {
     }
 
     fn enter(&mut self, name: &[u8]) -> Result<(), Errno> {
+        // Each level holds a descriptor, and a peer may have made the tree.
         if self.levels.len() >= MAX_DEPTH {
             return Err(Errno::NAMETOOLONG);
         }

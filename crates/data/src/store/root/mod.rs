@@ -83,6 +83,7 @@ impl Root {
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
+        // A test call: openat2(2) is needed for every later operation.
         match rustix::fs::openat2(&dir, c".", flags, Mode::empty(), ResolveFlags::IN_ROOT) {
             // A seccomp filter of an older container runtime returns EPERM.
             Err(Errno::NOSYS | Errno::PERM) => Err(RootError::NoOpenat2 {

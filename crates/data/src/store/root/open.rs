@@ -36,6 +36,7 @@ impl Root {
     /// EINVAL and are not opened at all.
     pub fn open_read(&self, path: &VPath) -> Result<File, StoreError> {
         self.locate(path)
+            // Checked before opening: opening a FIFO or a device has side effects.
             .and_then(|target| require_regular(&target))
             .and_then(|()| self.resolve(path, OFlags::RDONLY | SAFE_FLAGS, Mode::empty()))
             .and_then(into_regular_file)
@@ -67,6 +68,8 @@ impl Root {
                     require_regular(&target)?;
                     let open =
                         |access: OFlags| self.resolve(path, access | SAFE_FLAGS, Mode::empty());
+                    // A write-only file can still be received, but repeated bytes cannot be
+                    // compared.
                     let opened = match open(OFlags::RDWR) {
                         Err(Errno::ACCESS) => open(OFlags::WRONLY),
                         opened => opened,
@@ -93,6 +96,7 @@ impl Root {
     pub fn open_unique(&self, path: &VPath) -> Result<(File, VPath), StoreError> {
         let failed = |errno| StoreError::new("create", path, errno);
         let parent = self.parent_of(path).map_err(failed)?;
+        // O_EXCL does not follow a symbolic link in the last component (open(2)).
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         for attempt in 0..UNIQUE_ATTEMPTS {
             let name = numbered(path.name(), attempt);
@@ -127,6 +131,7 @@ fn numbered(name: &[u8], attempt: u32) -> Vec<u8> {
         0 => String::new(),
         n => format!(".{n}"),
     };
+    // NAME_MAX bounds a component; the number must fit.
     let kept = name.len().min(MAX_NAME - suffix.len());
     [&name[..kept], suffix.as_bytes()].concat()
 }

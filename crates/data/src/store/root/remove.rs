@@ -27,6 +27,7 @@ impl Root {
     /// ENOTEMPTY, and another call continues.
     pub fn remove_tree(&self, path: &VPath) -> Result<(), StoreError> {
         self.at_parent("remove", path, |parent, name| {
+            // unlink(2) of a directory is EISDIR on Linux, so one call distinguishes both kinds.
             match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
                 Err(Errno::ISDIR) => remove_directory(parent, name, BATCH_SIZE_BELOW, MAX_NAMES),
                 result => result,
@@ -85,6 +86,7 @@ fn remove_directory(
         let Some(name) = level.names.next().transpose()? else {
             let holder = parents.last().map_or(parent, |level| &level.dir);
             match rustix::fs::unlinkat(holder, &*level.name, AtFlags::REMOVEDIR) {
+                // Entries were added or skipped; another pass may find them.
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {
                     level.restart(batch)?;
                     continue;
@@ -98,10 +100,12 @@ fn remove_directory(
             level.removed = true;
             continue;
         };
+        // The limit is shared by all levels.
         max_names = max_names.checked_sub(1).ok_or(Errno::NOTEMPTY)?;
         match rustix::fs::unlinkat(&level.dir, &*name, AtFlags::empty()) {
             Err(Errno::ISDIR) => {
                 let child = RemovalLevel::open(&level.dir, &name, batch)?;
+                // Each level holds a descriptor.
                 if parents.len() + 1 >= MAX_DEPTH {
                     return Err(Errno::NAMETOOLONG);
                 }

@@ -28,6 +28,7 @@ impl Root {
             path.relative()
         };
         let flags = flags | OFlags::CLOEXEC;
+        // EAGAIN: a component was renamed during the lookup (openat2(2)).
         retry_lookup(|| rustix::fs::openat2(&self.dir, relative, flags, mode, RESOLVE_FLAGS))
     }
 
