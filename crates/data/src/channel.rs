@@ -153,7 +153,7 @@ impl SessionDataChannel {
     }
 
     /// Takes the endpoint for the one connection of a MODE S transfer. The channel is used up
-    /// afterwards, whatever happens.
+    /// afterwards, also after an error.
     pub(crate) fn take_endpoint(&mut self) -> ChannelEndpoint {
         // Cached MODE E connections cannot carry a MODE S file.
         self.cached = None;
@@ -161,7 +161,7 @@ impl SessionDataChannel {
     }
 
     /// Opens the one connection of a MODE S transfer: the first that is established. The channel is
-    /// used up afterwards, whatever happens.
+    /// used up afterwards, also after an error.
     pub(crate) fn open_single(
         &mut self,
         transfer: &ActiveTransfer,
@@ -172,7 +172,7 @@ impl SessionDataChannel {
     }
 
     /// Opens the connections of a MODE E transfer that need no wait for the peer to connect: the
-    /// cached ones, else (active) up to `each` new ones per target. Permits are taken before
+    /// cached ones, else (active) up to `per_target` new ones per target. Permits are taken before
     /// sockets are opened; a target without any permit is an error.
     pub(crate) fn open_extended(
         &mut self,
@@ -203,7 +203,7 @@ impl SessionDataChannel {
         })
     }
 
-    /// Takes permits for up to `each` connections to each of `targets` targets, at most `most` in
+    /// Takes permits for up to `per_target` connections to each of `targets` targets, at most `max` in
     /// total.
     fn permits(
         &self,
@@ -237,7 +237,7 @@ impl SessionDataChannel {
         let streams = cached.streams.iter().filter(|s| cached.is_reusable(s));
         let streams: Vec<_> = streams.map(Arc::clone).collect();
         for stream in &streams {
-            // The next transfer may ask for another congestion control than the last one did.
+            // The next transfer may use another congestion control than the last one did.
             stream.prepare_reuse(&settings.options.congestion)?;
         }
         Ok(streams)

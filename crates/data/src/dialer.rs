@@ -320,7 +320,7 @@ impl DialedConnection {
             .retry_until_ready(&self.stream, PollFlags::IN, read)
     }
 
-    /// Waits at most `limit` until the peer has sent something or closed. Returns whether it has.
+    /// Waits at most `timeout` until the peer has sent something or closed. Returns whether it has.
     pub fn has_input(&self, timeout: Duration) -> bool {
         let fds = [(self.stream.as_fd(), PollFlags::IN)];
         matches!(wake::wait(fds, timeout), Ok([true]))

@@ -101,7 +101,7 @@ impl DrsEndpoint {
         }
     }
 
-    /// The address to tell the peer, or the one that the peer told.
+    /// The address to announce to the peer, or the one that the peer announced.
     pub fn address(&self) -> DrsAddress {
         match self {
             Self::Listening { address, .. } | Self::Connecting { address, .. } => *address,

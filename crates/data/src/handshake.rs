@@ -29,7 +29,7 @@ pub(crate) fn before(socket: &Socket, buffers: SocketBuffers) -> Result<(), Data
     if !buffers.sizing.needs_peer_support() || buffers.receive.is_some() {
         return Ok(());
     }
-    // A pinned receive buffer already fixes the scale that the user asked for.
+    // A pinned receive buffer already fixes the requested scale.
     let bounds = BufferBounds::default();
     pin_buffers(socket, None, Some(bounds.initial))?;
     if sockopt::unlock_buffer(socket.as_fd(), SocketBuffer::Receive).is_ok() {

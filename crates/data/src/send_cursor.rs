@@ -76,7 +76,7 @@ impl SendCursor {
         Self::next_at_least(left, block, streams, MIN_PART)
     }
 
-    /// As [`SendCursor::next`], but parts do not become smaller than `least`, a multiple of
+    /// As [`SendCursor::next`], but parts do not become smaller than `min_len`, a multiple of
     /// [`MIN_PART`].
     pub(crate) fn next_at_least(
         left: &Mutex<RemainingRanges>,

@@ -343,7 +343,7 @@ impl<'t> StreamIo<'t> {
     }
 }
 
-/// The evidence of a stream since `joined`, when its counters were `before`.
+/// The evidence of a stream since `joined`, when its counters were `initial`.
 pub(crate) fn stream_evidence(stream: &DataStream, initial: &TcpInfo, joined: Instant) -> Evidence {
     let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
     let memory = tcp_info::socket_memory(stream.as_fd()).unwrap_or_default();

@@ -31,7 +31,7 @@ pub fn read_completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_control = buffer.0.as_mut_ptr().cast();
     message.msg_controllen = buffer.0.len() as _;
-    // SAFETY: `message` points at `room`, which outlives the call and has the length stated; no
+    // SAFETY: `message` points at `buffer`, which outlives the call and has the length stated; no
     // name or data buffers are given.
     let result = unsafe {
         libc::recvmsg(
@@ -47,7 +47,7 @@ pub fn read_completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
             _ => Err(error),
         };
     }
-    // SAFETY: the kernel filled `message`; CMSG_FIRSTHDR returns null or a pointer into `room`
+    // SAFETY: the kernel filled `message`; CMSG_FIRSTHDR returns null or a pointer into `buffer`
     // that is aligned (ControlRoom) and large enough for a header.
     let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     if header.is_null() {

@@ -300,9 +300,9 @@ impl<'t> PullWorker<'t> {
         })
     }
 
-    /// Reads piece after piece until none is left. The pieces are cut for so many readers, and are
-    /// not smaller than so many bytes. If `gives_way` accepts the error, a reader that cannot start
-    /// returns its piece to the others and ends.
+    /// Reads piece after piece until none is left. The pieces are cut for `readers` readers, and are
+    /// not smaller than `min_piece` bytes. If `may_leave` accepts the error, a reader that cannot
+    /// start returns its piece to the others and ends.
     fn read_pieces(
         &mut self,
         left: &Mutex<RemainingRanges>,
@@ -365,7 +365,7 @@ impl<'t> PullWorker<'t> {
         asked
     }
 
-    /// Adds the time since `begun` to the account of the origin: network or store.
+    /// Adds the time since `started` to the account of the origin: network or store.
     fn account_wait(&mut self, started: Instant) {
         match self.from.is_networked() {
             true => self.wire_time += started.elapsed(),
@@ -373,15 +373,15 @@ impl<'t> PullWorker<'t> {
         }
     }
 
-    /// Moves up to `most` bytes to offset `at` of the store. Returns their number, 0 at the end.
+    /// Moves up to `max_bytes` bytes at `offset` of the store. Returns their number, 0 at the end.
     fn step(&mut self, offset: u64, max_bytes: u64) -> Result<u64, DataError> {
         self.transfer.check()?;
         let len = usize::try_from(max_bytes)
             .unwrap_or(usize::MAX)
             .min(self.transfer.step());
-        let n = match self.hand_over(offset, len)? {
+        let n = match self.copy_by_kernel(offset, len)? {
             Some(n) => n,
-            None => self.copy(offset, len)?,
+            None => self.copy_through_memory(offset, len)?,
         };
         let end = offset + n as u64;
         if n > 0 {
@@ -394,7 +394,7 @@ impl<'t> PullWorker<'t> {
         Ok(n as u64)
     }
 
-    fn hand_over(&mut self, offset: u64, len: usize) -> Result<Option<usize>, DataError> {
+    fn copy_by_kernel(&mut self, offset: u64, len: usize) -> Result<Option<usize>, DataError> {
         let Some(to) = self.sink.fd().filter(|_| self.may_bypass_memory) else {
             return Ok(None);
         };
@@ -419,7 +419,7 @@ impl<'t> PullWorker<'t> {
         }
     }
 
-    fn copy(&mut self, offset: u64, len: usize) -> Result<usize, DataError> {
+    fn copy_through_memory(&mut self, offset: u64, len: usize) -> Result<usize, DataError> {
         let Self {
             reader,
             buffer,

@@ -176,7 +176,7 @@ fn decide_by_header(candidate: &PendingConnection, peeked: PeekResult<'_>) -> Pe
         Ok(())
             if header.count == 0 && header.flags.0 & (BlockFlags::EOF | BlockFlags::EOD) == 0 =>
         {
-            // An empty block shows nothing about the sender: remove it and look at the next header.
+            // An empty block shows nothing about the sender: discard it and wait for the next header.
             candidate.skip(&mut [0; HEADER_LEN]);
             PendingDecision::Wait
         }

@@ -83,7 +83,7 @@ pub(super) enum PendingDecision {
 }
 
 impl<'t> PendingConnections<'t> {
-    /// For connections of which `need` bytes, 1 to [`HEADER_LEN`], are inspected.
+    /// For connections of which `needed` bytes, 1 to [`HEADER_LEN`], are inspected.
     pub(super) fn new(
         task: &'t ReceiveTask<'t>,
         budget: Option<StreamBudget>,

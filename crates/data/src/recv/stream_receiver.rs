@@ -76,7 +76,7 @@ impl<'t> StreamReceiver<'t> {
         }
     }
 
-    /// Receives up to `most` bytes of wire offset `offset` and stores them. Returns their number, 0
+    /// Receives up to `max` bytes of wire offset `offset` and stores them. Returns their number, 0
     /// at the peer's FIN.
     pub(super) fn receive_step(&mut self, offset: u64, max: u64) -> Result<u64, DataError> {
         let step = self.max_read();
@@ -96,14 +96,14 @@ impl<'t> StreamReceiver<'t> {
         Ok(n)
     }
 
-    /// Receives and discards up to `most` bytes.
+    /// Receives and discards up to `max` bytes.
     pub(super) fn skip(&mut self, max: u64) -> Result<u64, DataError> {
         let len = usize::try_from(max).unwrap_or(MAX_STEP).min(MAX_STEP);
         let n = self.io.recv_no_progress(&mut self.buffer.as_mut()[..len])?;
         Ok(n as u64)
     }
 
-    /// Receives up to `most` bytes that have arrived before, and compares them with the bytes
+    /// Receives up to `max` bytes that have arrived before, and compares them with the bytes
     /// stored at wire offset `offset`. Returns their number, 0 at the peer's FIN. Stores nothing.
     pub(super) fn compare(
         &mut self,
@@ -200,7 +200,7 @@ impl<'t> StreamReceiver<'t> {
             empty_pipe(pipe, sink, store_offset, n, buffer)
         });
         let went_by_pages = emptied.map_err(|e| DataError::write(sink, e))?;
-        // The file refuses spliced pages for good, so later steps copy.
+        // The file refuses spliced pages permanently, so later steps copy.
         if !went_by_pages {
             self.method = ReceiveMethod::Copy;
         }
@@ -243,7 +243,7 @@ fn choose_receive_method(
     )
 }
 
-/// Moves all `n` bytes of the pipe to the sink at `at`. Returns false if they were copied because
+/// Moves all `n` bytes of the pipe to the sink at `store_offset`. Returns false if they were copied because
 /// the file does not accept spliced pages.
 fn empty_pipe(
     pipe: &SplicePipe,

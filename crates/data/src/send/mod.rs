@@ -117,7 +117,7 @@ impl<'t> SendTask<'t> {
             Some(_) => SendCursor::ranges(&plan.ranges),
             None => SendCursor::sequential(),
         };
-        // Bytes that one cursor hands out in order pass in order, over whatever streams.
+        // Bytes that one cursor hands out in order pass in order, over any number of streams.
         let max_streams = settings.streams.max(settings.max_streams);
         let one_stream =
             settings.mode == TransferMode::Stream || max_streams <= 1 || size.is_none();

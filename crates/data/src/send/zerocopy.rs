@@ -115,7 +115,7 @@ impl Drop for ZerocopyRing {
 }
 
 impl ZerocopyCounts {
-    /// Waits for all completions, at most `patience`. Returns whether all have come.
+    /// Waits for all completions, at most `timeout`. Returns whether all have come.
     fn wait_all(&mut self, stream: &DataStream, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         loop {

@@ -82,7 +82,7 @@ impl StreamTable {
         self.targets.iter().map(|t| t.opening).sum()
     }
 
-    /// Brings the number of streams to `aim`: tells surplus streams to leave, or leaving ones to
+    /// Brings the number of streams to `wanted`: tells surplus streams to leave, or leaving ones to
     /// stay. Returns the targets that must get one more stream each.
     pub(super) fn adjust_count(&mut self, wanted: usize) -> Vec<usize> {
         if self.no_more_opening {

@@ -33,7 +33,7 @@ impl TestReceiver {
     }
 }
 
-/// Adds `n` streams at one target.
+/// Adds `count` streams at one target.
 fn add_at_one_target<'l>(
     set: &'l StreamSet,
     host: &mut TestReceiver,

@@ -4,7 +4,7 @@
 //! - checksums that combine (Adler-32, CRCs) are cheap: each stream computes them per run of bytes,
 //!   and they are combined in offset order;
 //! - others need the bytes in order and cost more than moving them: a follower reads the store's
-//!   gapless beginning back, in its own thread, while the streams go on;
+//!   gapless beginning back, in its own thread, while the streams continue;
 //! - without a store to read back, or for few bytes, they are computed as the bytes pass, in order.
 
 mod follower;
@@ -180,7 +180,7 @@ impl SequentialChecksum {
             self.digest.update(bytes);
             self.next = Some(offset + bytes.len() as u64);
         } else {
-            // The order is broken for good: earlier bytes cannot be added later.
+            // The order stays broken: earlier bytes cannot be added later.
             self.next = None;
         }
     }

@@ -141,7 +141,7 @@ impl<'c> SenderThreads<'c> {
     /// Sends blocks while there are some and the stream is wanted, and ends the stream.
     fn send(&self, mut active: ActiveStream<'c>, io: StreamIo<'c>) -> Result<(), DataError> {
         // A surplus stream leaves between two blocks. If it has become the last at its target, it
-        // goes on.
+        // continues.
         let mut sender = StreamSender::new(io, self.task)?;
         while !sender.send_from_cursor(true, active.leave_flag())? {
             if active.try_retire() {

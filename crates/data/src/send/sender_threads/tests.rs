@@ -70,7 +70,7 @@ fn slow_settings(streams: usize) -> TransferSettings {
     }
 }
 
-/// Sends `bytes` while `meddle` acts on the transfer.
+/// Sends `bytes` while `act` acts on the transfer.
 fn send(
     channel: &mut SessionDataChannel,
     bytes: &[u8],

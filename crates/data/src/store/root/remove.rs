@@ -73,7 +73,7 @@ impl RemovalLevel {
 }
 
 /// Removes the directory `name` of `parent`. `batch` is the memory for the names of one directory,
-/// bytes; `most` is the number of names below it to remove.
+/// bytes; `max_names` is the number of names below it to remove.
 fn remove_directory(
     parent: &OwnedFd,
     name: &[u8],
