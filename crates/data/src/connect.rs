@@ -81,7 +81,7 @@ pub(crate) fn connect_all(
         if left.is_zero() {
             break;
         }
-        await_any(transfer, &opened.pending, left)?;
+        wait_for_any(transfer, &opened.pending, left)?;
         // One refusal does not end the others: a target may accept fewer connections than
         // requested.
         refused = refused.or(opened.take_decided(settings));
@@ -90,8 +90,10 @@ pub(crate) fn connect_all(
         return Ok(opened);
     }
     // A refusal explains more than the timeout of another attempt.
-    let late = opened.pending.first().map(ConnectAttempt::timeout_error);
-    Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
+    let timeout = opened.pending.first().map(ConnectAttempt::timeout_error);
+    Err(refused
+        .or(timeout)
+        .unwrap_or(DataError::NoPeer { seconds: 0 }))
 }
 
 /// Starts a connection with each permit by `dial`, spread evenly over the targets. A target gets
@@ -110,8 +112,8 @@ fn start_each<A>(
     // one.
     for (to, left) in targets.iter().zip((1..=targets.len()).rev()) {
         let share = permits.len().div_ceil(left);
-        let own: Vec<_> = permits.by_ref().take(share).collect();
-        for (nth, permit) in own.into_iter().enumerate() {
+        let target_permits: Vec<_> = permits.by_ref().take(share).collect();
+        for (nth, permit) in target_permits.into_iter().enumerate() {
             match dial(*to, permit) {
                 Ok(attempt) => started.push(attempt),
                 // The first attempt at a target must succeed, further ones only add streams.
@@ -135,12 +137,12 @@ impl OpenedConnections {
 
     /// Takes the attempts that have succeeded or failed. Returns the first error.
     fn take_decided(&mut self, settings: &TransferSettings) -> Option<DataError> {
-        let (settled, waiting): (Vec<_>, _) = std::mem::take(&mut self.pending)
+        let (decided, pending): (Vec<_>, _) = std::mem::take(&mut self.pending)
             .into_iter()
             .partition(|a| is_connect_decided(&a.socket));
-        self.pending = waiting;
+        self.pending = pending;
         let mut refused = None;
-        for attempt in settled {
+        for attempt in decided {
             match attempt.finish(settings) {
                 Ok(stream) => self.open.push(Arc::new(stream)),
                 Err(error) => {
@@ -191,13 +193,13 @@ impl ConnectAttempt {
                 (unless.as_fd(), PollFlags::IN),
                 (transfer.stop_wake().as_fd(), PollFlags::IN),
             ];
-            let [settled, called_off, _] =
+            let [decided, not_needed, _] =
                 wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
             transfer.check()?;
-            if settled {
+            if decided {
                 return self.finish(settings).map(Some);
             }
-            if called_off {
+            if not_needed {
                 return Ok(None);
             }
             if left.is_zero() {
@@ -260,7 +262,7 @@ pub(crate) fn start_connect(
 }
 
 /// Waits until an attempt has succeeded or failed, or the time is up.
-fn await_any(
+fn wait_for_any(
     transfer: &ActiveTransfer,
     attempts: &[ConnectAttempt],
     left: Duration,
@@ -324,9 +326,9 @@ impl Drop for RejectedPeers {
 pub(crate) fn accept_allowed(
     transfer: &ActiveTransfer,
     listener: &Socket,
-    policy: AllowedPeers,
+    allowed: AllowedPeers,
     settings: &TransferSettings,
-    strangers: &mut RejectedPeers,
+    rejected: &mut RejectedPeers,
 ) -> Result<AcceptResult, DataError> {
     let (socket, address) = match listener.accept() {
         Ok(accepted) => accepted,
@@ -339,8 +341,8 @@ pub(crate) fn accept_allowed(
     let Some(peer) = address.as_socket() else {
         return Ok(AcceptResult::Closed);
     };
-    if !policy.admits(peer.ip()) {
-        strangers.note(peer);
+    if !allowed.admits(peer.ip()) {
+        rejected.note(peer);
         return Ok(AcceptResult::Closed);
     }
     // An error here belongs to this connection (it is already reset). A setting that the system
@@ -400,14 +402,14 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 pub(crate) fn accept_one(
     transfer: &ActiveTransfer,
     listener: &Socket,
-    policy: AllowedPeers,
+    allowed: AllowedPeers,
     settings: &TransferSettings,
     permit: StreamPermit,
 ) -> Result<Arc<DataStream>, DataError> {
-    let mut strangers = RejectedPeers::default();
+    let mut rejected = RejectedPeers::default();
     loop {
         transfer.check()?;
-        match accept_allowed(transfer, listener, policy, settings, &mut strangers)? {
+        match accept_allowed(transfer, listener, allowed, settings, &mut rejected)? {
             AcceptResult::Connection(socket, peer) => match DataStream::new(socket, peer, settings)
             {
                 Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
@@ -423,7 +425,7 @@ pub(crate) fn accept_one(
                 // The limit counts from the start of the transfer, not from the last rejected
                 // connection.
                 if left.is_zero() {
-                    return Err(strangers.no_peer(settings.connect_timeout.as_secs()));
+                    return Err(rejected.no_peer(settings.connect_timeout.as_secs()));
                 }
                 let fds = [
                     (listener.as_fd(), PollFlags::IN),

@@ -32,7 +32,7 @@ const TIME_DIVISOR: u32 = 2;
 #[derive(Debug)]
 pub struct Dialer {
     /// Woken by [`Dialer::stop`].
-    own: Arc<WakeEvent>,
+    stop_event: Arc<WakeEvent>,
     stopped: AtomicBool,
     state: Mutex<DialerState>,
 }
@@ -43,9 +43,9 @@ struct DialerState {
     settings: TransferSettings,
     /// Woken when the work must stop.
     stop: Arc<WakeEvent>,
-    work: Option<DialerTransfer>,
+    transfer: Option<DialerTransfer>,
     /// The connection in use, or kept for the next request.
-    open: Option<Arc<DataStream>>,
+    connection: Option<Arc<DataStream>>,
     /// The error of the last failed wait.
     failure: Option<DataError>,
 }
@@ -55,7 +55,7 @@ struct DialerState {
 struct DialerTransfer {
     control: Arc<TransferControl>,
     /// Evidence from connections that have ended.
-    stats: Evidence,
+    evidence: Evidence,
     /// The kernel's counters when the transfer began to use the open connection.
     before: TcpInfo,
     joined: Instant,
@@ -69,24 +69,24 @@ impl Dialer {
     /// No descriptor is left.
     pub fn new(settings: &TransferSettings) -> Result<Arc<Self>, DataError> {
         let wake = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
-        let own = Arc::new(wake);
+        let stop_event = Arc::new(wake);
         Ok(Arc::new(Self {
             stopped: AtomicBool::new(false),
             state: Mutex::new(DialerState {
                 settings: settings.clone(),
-                stop: Arc::clone(&own),
-                work: None,
-                open: None,
+                stop: Arc::clone(&stop_event),
+                transfer: None,
+                connection: None,
                 failure: None,
             }),
-            own,
+            stop_event,
         }))
     }
 
     /// Ends every wait from now on with [`DataError::Aborted`], in transfers and outside.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.own.wake();
+        self.stop_event.wake();
         lock(&self.state).stop.wake();
     }
 
@@ -99,8 +99,8 @@ impl Dialer {
     /// Smoothed round-trip time of the connection according to the kernel; `None` without a
     /// connection.
     pub fn rtt(&self) -> Option<Duration> {
-        let open = lock(&self.state).open.clone()?;
-        let micros = tcp_info::tcp_info(open.as_fd()).ok()?.rtt_us;
+        let connection = lock(&self.state).connection.clone()?;
+        let micros = tcp_info::tcp_info(connection.as_fd()).ok()?.rtt_us;
         (micros > 0).then(|| Duration::from_micros(micros.into()))
     }
 
@@ -110,14 +110,14 @@ impl Dialer {
         state.settings = context.settings.clone();
         state.stop = Arc::clone(context.stop);
         state.failure = None;
-        state.work = Some(DialerTransfer {
+        state.transfer = Some(DialerTransfer {
             control: Arc::clone(context.control),
-            stats: Evidence::default(),
+            evidence: Evidence::default(),
             before: TcpInfo::default(),
             joined: Instant::now(),
         });
         // A connection kept from an earlier request counts in this transfer, too.
-        if let Some(stream) = state.open.take() {
+        if let Some(stream) = state.connection.take() {
             state.set_connection(stream);
         }
     }
@@ -125,16 +125,16 @@ impl Dialer {
     /// Ends the assignment to a transfer. Returns the evidence of its connections.
     pub fn leave_transfer(&self) -> Evidence {
         let mut state = lock(&self.state);
-        let open = state.open.take();
-        if let Some(stream) = &open {
+        let connection = state.connection.take();
+        if let Some(stream) = &connection {
             state.clear_connection(stream);
         }
-        state.open = open;
-        state.stop = Arc::clone(&self.own);
+        state.connection = connection;
+        state.stop = Arc::clone(&self.stop_event);
         state
-            .work
+            .transfer
             .take()
-            .map_or_else(Evidence::default, |d| d.stats)
+            .map_or_else(Evidence::default, |d| d.evidence)
     }
 
     /// Connects to the first of `targets` that answers. Each target gets a share of the time, the
@@ -147,7 +147,7 @@ impl Dialer {
             let mut state = lock(&self.state);
             // The old connection leaves the transfer before the dial, so that its counters are not
             // lost.
-            if let Some(stream) = state.open.take() {
+            if let Some(stream) = state.connection.take() {
                 state.clear_connection(&stream);
             }
             (state.settings.clone(), Arc::clone(&state.stop))
@@ -233,11 +233,11 @@ impl Dialer {
             // A large send buffer on a slow path drains without any call returning: bytes that the
             // peer acknowledges count as progress.
             let acked = tcp_info::tcp_info(stream.as_fd()).map(|info| info.bytes_acked);
-            if let (Ok(state), PollFlags::OUT) = (acked, ready)
+            if let (Ok(acked_now), PollFlags::OUT) = (acked, ready)
                 // The first value only starts the comparison.
                 && acknowledged
-                    .replace(state)
-                    .is_some_and(|before| before != state)
+                    .replace(acked_now)
+                    .is_some_and(|before| before != acked_now)
             {
                 until = Instant::now() + timeout;
             }
@@ -284,20 +284,20 @@ fn should_retry(error: &io::Error) -> bool {
 impl DialerState {
     /// Makes this the present connection.
     fn set_connection(&mut self, stream: Arc<DataStream>) {
-        if let Some(work) = &mut self.work {
-            work.before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
-            work.joined = Instant::now();
-            work.control.attach(&stream);
+        if let Some(transfer) = &mut self.transfer {
+            transfer.before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+            transfer.joined = Instant::now();
+            transfer.control.attach(&stream);
         }
-        self.open = Some(stream);
+        self.connection = Some(stream);
     }
 
     /// Ends the use of a connection, or its use for this transfer.
     fn clear_connection(&mut self, stream: &Arc<DataStream>) {
-        if let Some(work) = &mut self.work {
-            work.control.detach(stream);
-            let stats = stream_evidence(stream, &work.before, work.joined);
-            work.stats.add_stream(&stats);
+        if let Some(transfer) = &mut self.transfer {
+            transfer.control.detach(stream);
+            let evidence = stream_evidence(stream, &transfer.before, transfer.joined);
+            transfer.evidence.add_stream(&evidence);
         }
     }
 }
@@ -353,8 +353,8 @@ impl DialedConnection {
 impl Drop for DialedConnection {
     fn drop(&mut self) {
         let mut state = lock(&self.dialer.state);
-        let is_this = |open: &mut Arc<DataStream>| Arc::ptr_eq(open, &self.stream);
-        if let Some(stream) = state.open.take_if(is_this) {
+        let is_this = |connection: &mut Arc<DataStream>| Arc::ptr_eq(connection, &self.stream);
+        if let Some(stream) = state.connection.take_if(is_this) {
             state.clear_connection(&stream);
         }
     }
@@ -432,9 +432,9 @@ mod tests {
         };
         dialer.join_transfer(context);
         assert_eq!((control.streams(), control.sample_streams().len()), (1, 1));
-        let stats = dialer.leave_transfer();
+        let evidence = dialer.leave_transfer();
         assert_eq!(control.streams(), 0);
-        assert!(stats.buffer_bytes > 0);
+        assert!(evidence.buffer_bytes > 0);
         drop(connection);
         dialer.join_transfer(context);
         assert_eq!(control.streams(), 0);

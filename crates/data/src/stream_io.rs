@@ -147,7 +147,7 @@ impl<'t> StreamIo<'t> {
     /// As [`StreamIo::recv`], for bytes that are no progress by themselves: headers and discarded
     /// bytes. The caller checks the clock ([`StreamIo::check_clock`]) if no progress follows.
     pub(crate) fn recv_no_progress(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
-        self.until_done(PollFlags::IN, |s| recv(s, buf))
+        self.run_until_done(PollFlags::IN, |s| recv(s, buf))
     }
 
     /// As [`StreamIo::recv_no_progress`], but `other` ends the wait, too, while nothing has come.
@@ -188,11 +188,11 @@ impl<'t> StreamIo<'t> {
     }
 
     /// Runs work at this end that may take long and is not caused by the wire (a disk, a checksum).
-    pub(crate) fn store<T>(&mut self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn run_local<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
-        let hold = self.transfer.clock().pause();
+        let pause_guard = self.transfer.clock().pause();
         let done = work();
-        drop(hold);
+        drop(pause_guard);
         self.store_time += begin.elapsed();
         done
     }
@@ -214,7 +214,7 @@ impl<'t> StreamIo<'t> {
                 Ok(_) => {}
                 Err(e) => self.ignore_would_block(e)?,
             }
-            if self.acknowledged()? {
+            if self.is_fin_acknowledged()? {
                 return Ok(());
             }
             self.transfer.check()?;
@@ -236,12 +236,12 @@ impl<'t> StreamIo<'t> {
         ready: PollFlags,
         op: impl FnMut(&DataStream) -> io::Result<T>,
     ) -> Result<T, DataError> {
-        let done = self.until_done(ready, op)?;
+        let done = self.run_until_done(ready, op)?;
         self.transfer.clock().note_progress();
         Ok(done)
     }
 
-    fn until_done<T>(
+    fn run_until_done<T>(
         &mut self,
         ready: PollFlags,
         mut op: impl FnMut(&DataStream) -> io::Result<T>,
@@ -301,7 +301,7 @@ impl<'t> StreamIo<'t> {
     }
 
     /// Whether our FIN, and so every byte before it, is acknowledged.
-    fn acknowledged(&self) -> Result<bool, DataError> {
+    fn is_fin_acknowledged(&self) -> Result<bool, DataError> {
         let info = tcp_info::tcp_info(self.stream.as_fd()).map_err(|e| self.wire_error(e))?;
         // A reset closes the connection, too, and leaves an error.
         if let Ok(Some(error)) = self.stream.transport().socket().take_error() {

@@ -158,10 +158,10 @@ impl ActiveTransfer {
     /// Records that a stream starts.
     pub(crate) fn on_stream_start(&self) {
         self.note_connection();
-        let at_work = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
+        let active = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
         let mut evidence = lock(&self.evidence);
         evidence.streams += 1;
-        evidence.peak_streams = evidence.peak_streams.max(at_work);
+        evidence.peak_streams = evidence.peak_streams.max(active);
     }
 
     /// Records a connection. Only the first one is progress: a peer that connects repeatedly and
@@ -201,7 +201,7 @@ impl ActiveTransfer {
     }
 
     /// See [`ActiveTransfer::note_streams`]; `None` if it was never recorded.
-    pub(crate) fn streams_last(&self) -> Option<u32> {
+    pub(crate) fn final_stream_count(&self) -> Option<u32> {
         let last = lock(&self.evidence).final_streams;
         u32::try_from(last).ok().filter(|last| *last > 0)
     }
@@ -238,8 +238,8 @@ impl ActiveTransfer {
     ) -> Result<TransferReport, DataError> {
         let mut evidence = into_unlocked(self.evidence);
         evidence.bytes = self.moved.into_inner();
+        // The time without a connection says nothing about the path.
         evidence.elapsed =
-            // The time without a connection says nothing about the path.
             lock(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
         evidence.socket_memory_bytes = self.peak_memory.into_inner();
         if evidence.final_streams == 0 {
@@ -252,9 +252,9 @@ impl ActiveTransfer {
             (Some(_), _) | (_, Err(_)) if self.control.is_cancelled() => Err(DataError::Aborted),
             (Some(first), _) => Err(first),
             (None, Err(error)) => Err(error),
-            (None, Ok(digest)) => Ok(TransferReport {
+            (None, Ok(checksum)) => Ok(TransferReport {
                 stored: self.control.stored(),
-                checksum: digest,
+                checksum,
                 shares_blocks: false,
                 evidence,
                 remark: lock(&self.remark).take(),

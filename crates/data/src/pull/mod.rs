@@ -17,11 +17,11 @@ use tune::limiter::Role;
 
 use crate::buffer::PageBuffer;
 use crate::checkpoint;
+use crate::cursor::{self, RemainingRanges, TransferCursor};
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
 use crate::locks::lock;
 use crate::os::wake::WakeEvent;
-use crate::send_cursor::{self, RemainingRanges, SendCursor};
 use crate::sizing;
 use crate::store::{Sink, Source};
 use crate::transfer::{ActiveTransfer, MAX_STEP};
@@ -47,7 +47,7 @@ pub trait RangeOrigin: Send + Sync {
 
     /// Smallest piece worth a request near the end, bytes.
     fn min_piece(&self) -> u64 {
-        send_cursor::MIN_PART
+        cursor::MIN_PART
     }
 }
 
@@ -65,7 +65,7 @@ pub struct ReaderContext<'d> {
 /// Reads from a [`RangeOrigin`] in one thread.
 pub trait RangeReader: Send {
     /// Works for this transfer from now on.
-    fn join_transfer(&mut self, _duty: ReaderContext<'_>) {}
+    fn join_transfer(&mut self, _context: ReaderContext<'_>) {}
 
     /// Ends the work for the transfer. Returns the evidence of its connections.
     fn leave_transfer(&mut self) -> Evidence {
@@ -127,10 +127,10 @@ pub fn run(
 ) -> Result<TransferReport, DataError> {
     let transfer = ActiveTransfer::new(Role::Receiver, settings, control)?;
     let max_bytes = plan.missing.as_ref().map(RangeSet::byte_count);
-    let moving = || {
+    let pull = || {
         let readers = match &plan.missing {
             // A sequential sink or an unknown length allows only one reader.
-            Some(missing) if sink.is_seekable() => settings.streams.min(read_pieces(missing, plan)),
+            Some(missing) if sink.is_seekable() => settings.streams.min(piece_count(missing, plan)),
             _ => 1,
         };
         // Only checksums that cannot be combined need the bytes in order, and only several readers
@@ -140,7 +140,7 @@ pub fn run(
         let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
         let checksum = TransferChecksum::read_back(settings.checksum, view, origin);
         let go_on = || transfer.check().is_ok();
-        let work = PullTask {
+        let task = PullTask {
             from,
             sink,
             plan,
@@ -149,7 +149,7 @@ pub fn run(
             transfer: &transfer,
             checksum: &checksum,
         };
-        checksum.run_with_follower(go_on, || work.read_missing(readers))?;
+        checksum.run_with_follower(go_on, || task.read_missing(readers))?;
         Ok(checksum.finish())
     };
     let receive = || match max_bytes.is_some_and(|bytes| bytes <= MAX_STEP as u64) {
@@ -160,9 +160,9 @@ pub fn run(
             if sink.is_durable() {
                 transfer.control().promise_synced();
             }
-            moving()
+            pull()
         }
-        false => checkpoint::run_with_checkpoints(&transfer, sink, moving),
+        false => checkpoint::run_with_checkpoints(&transfer, sink, pull),
     };
     // Local files have no sockets to size.
     let result = transfer.check().and_then(|()| match from.is_networked() {
@@ -172,9 +172,9 @@ pub fn run(
     transfer.finish(result)
 }
 
-fn read_pieces(missing: &RangeSet, plan: &PullPlan) -> usize {
-    let read_pieces = missing.byte_count().div_ceil(plan.piece.max(1)).max(1);
-    usize::try_from(read_pieces).unwrap_or(usize::MAX)
+fn piece_count(missing: &RangeSet, plan: &PullPlan) -> usize {
+    let pieces = missing.byte_count().div_ceil(plan.piece.max(1)).max(1);
+    usize::try_from(pieces).unwrap_or(usize::MAX)
 }
 
 /// State that the readers of one transfer share.
@@ -192,8 +192,8 @@ impl PullTask<'_> {
     /// Pulls everything that is missing.
     fn read_missing(&self, readers: usize) -> Result<(), DataError> {
         let min_piece = self.from.min_piece();
-        let supply = self.plan.missing.as_ref().map(SendCursor::ranges);
-        let Some(SendCursor::Ranges { left, .. }) = &supply else {
+        let cursor = self.plan.missing.as_ref().map(TransferCursor::ranges);
+        let Some(TransferCursor::Ranges { left, .. }) = &cursor else {
             #[expect(
                 clippy::redundant_closure_for_method_calls,
                 reason = "a method reference would fix one lifetime"
@@ -256,11 +256,11 @@ impl PullTask<'_> {
         });
         self.transfer.on_stream_start();
         let done = part(&mut worker);
-        let mut accounts = worker.reader.leave_transfer();
+        let mut evidence = worker.reader.leave_transfer();
         // Store time and wire time feed the limiter's decision about sender or receiver.
-        accounts.store_time += worker.store_time;
-        accounts.wire_time += worker.wire_time;
-        self.transfer.add_stream(&accounts);
+        evidence.store_time += worker.store_time;
+        evidence.wire_time += worker.wire_time;
+        self.transfer.add_stream(&evidence);
         self.transfer.on_stream_end(0);
         done
     }
@@ -283,18 +283,18 @@ struct PullWorker<'t> {
 }
 
 impl<'t> PullWorker<'t> {
-    fn new(work: &'t PullTask<'t>) -> Result<Self, DataError> {
-        let PullTask { from, sink, .. } = *work;
+    fn new(task: &'t PullTask<'t>) -> Result<Self, DataError> {
+        let PullTask { from, sink, .. } = *task;
         let reader = from.reader().map_err(|e| failed(from, e))?;
         Ok(Self {
             from,
             reader,
             sink,
-            plan: work.plan,
-            transfer: work.transfer,
-            checksum_part: work.checksum.stream_checksum(),
-            buffer: PageBuffer::new(work.transfer.step()),
-            may_bypass_memory: !work.checksum.needs_bytes() && sink.is_seekable(),
+            plan: task.plan,
+            transfer: task.transfer,
+            checksum_part: task.checksum.stream_checksum(),
+            buffer: PageBuffer::new(task.transfer.step()),
+            may_bypass_memory: !task.checksum.needs_bytes() && sink.is_seekable(),
             store_time: Duration::ZERO,
             wire_time: Duration::ZERO,
         })
@@ -310,21 +310,22 @@ impl<'t> PullWorker<'t> {
         may_leave: &mut dyn FnMut(&DataError) -> bool,
     ) -> Result<(), DataError> {
         let mut started = false;
-        while let Some(part) = SendCursor::next_at_least(left, self.plan.piece, readers, min_piece)
+        while let Some(part) =
+            TransferCursor::next_at_least(left, self.plan.piece, readers, min_piece)
         {
             let ByteRange { start, end } = part.range;
             let origin = self.plan.origin;
-            let asked = self.ask(
+            let requested = self.request(
                 origin.saturating_add(start),
                 Some(origin.saturating_add(end)),
             );
-            match asked {
+            match requested {
                 // A refusal of the first request only: later errors are errors of the transfer.
                 Err(error) if !started && self.transfer.check().is_ok() && may_leave(&error) => {
                     lock(left).return_range(part.range);
                     return Ok(());
                 }
-                asked => asked?,
+                requested => requested?,
             }
             started = true;
             let mut offset = start;
@@ -345,7 +346,7 @@ impl<'t> PullWorker<'t> {
     }
 
     fn read_to_end(&mut self) -> Result<(), DataError> {
-        self.ask(self.plan.origin, None)?;
+        self.request(self.plan.origin, None)?;
         let mut offset = 0;
         loop {
             match self.step(offset, u64::MAX)? {
@@ -355,14 +356,14 @@ impl<'t> PullWorker<'t> {
         }
     }
 
-    fn ask(&mut self, start: u64, end: Option<u64>) -> Result<(), DataError> {
+    fn request(&mut self, start: u64, end: Option<u64>) -> Result<(), DataError> {
         let Self {
             reader, transfer, ..
         } = self;
         let started = Instant::now();
-        let asked = retry_until_stalled(self.from, transfer, || reader.request(start, end));
+        let requested = retry_until_stalled(self.from, transfer, || reader.request(start, end));
         self.account_wait(started);
-        asked
+        requested
     }
 
     /// Adds the time since `started` to the account of the origin: network or store.

@@ -157,11 +157,11 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
 
 /// Decides about a connection by its first header. An error before that belongs to the connection
 /// (a port scan, a wrong peer), not to the transfer.
-fn decide_by_header(candidate: &PendingConnection, peeked: PeekResult<'_>) -> PendingDecision {
+fn decide_by_header(connection: &PendingConnection, peeked: PeekResult<'_>) -> PendingDecision {
     let bytes = match peeked {
         PeekResult::Silence => return PendingDecision::Wait,
         PeekResult::End => return PendingDecision::Closed,
-        PeekResult::Broken(error) => return PendingDecision::Reject(candidate.broke(error)),
+        PeekResult::Broken(error) => return PendingDecision::Reject(connection.broke(error)),
         PeekResult::Bytes(bytes) => bytes,
     };
     let Ok(bytes) = <&[u8; HEADER_LEN]>::try_from(bytes) else {
@@ -170,14 +170,14 @@ fn decide_by_header(candidate: &PendingConnection, peeked: PeekResult<'_>) -> Pe
     let header = BlockHeader::decode(bytes);
     match check_header(header) {
         Err(source) => PendingDecision::Reject(DataError::Block {
-            peer: candidate.peer().to_string(),
+            peer: connection.peer().to_string(),
             source,
         }),
         Ok(())
             if header.count == 0 && header.flags.0 & (BlockFlags::EOF | BlockFlags::EOD) == 0 =>
         {
             // An empty block shows nothing about the sender: discard it and wait for the next header.
-            candidate.skip(&mut [0; HEADER_LEN]);
+            connection.skip(&mut [0; HEADER_LEN]);
             PendingDecision::Wait
         }
         Ok(()) => PendingDecision::Accept,

@@ -72,7 +72,7 @@ impl<'t> BlockReader<'t> {
     ) -> Result<StreamEnd, DataError> {
         match error {
             DataError::Wire { .. } | DataError::Block { .. } => {
-                tracing::warn!(%error, "data connection dropped");
+                tracing::warn!(%error, "data connection failed and was closed");
                 receive.note_bad_start(error);
                 Ok(StreamEnd::ClosedUnused)
             }
@@ -83,13 +83,13 @@ impl<'t> BlockReader<'t> {
     fn read(&mut self) -> Result<StreamEnd, DataError> {
         loop {
             while self.decoder.payload_left() > 0 {
-                self.payload()?;
+                self.move_payload()?;
             }
             // Stored ranges are reported before a wait for the next header, which may last.
             self.receiver.report();
             // The decoder returns an EOD once the data of its header has passed.
             let end = match self.decode(&[])? {
-                None => self.header()?,
+                None => self.read_header()?,
                 Some(event) => self.on_event(event)?,
             };
             if let Some(end) = end {
@@ -99,10 +99,10 @@ impl<'t> BlockReader<'t> {
     }
 
     /// Moves a piece of the current block.
-    fn payload(&mut self) -> Result<(), DataError> {
+    fn move_payload(&mut self) -> Result<(), DataError> {
         let left = self.decoder.payload_left();
         let n = if self.decoder.is_payload_data() {
-            self.data(self.decoder.payload_offset(), left)?
+            self.move_data(self.decoder.payload_offset(), left)?
         } else {
             self.receiver.skip(left)?
         };
@@ -118,7 +118,7 @@ impl<'t> BlockReader<'t> {
 
     /// Moves up to `left` bytes of file data: to the store, or to the comparison with bytes stored
     /// before.
-    fn data(&mut self, offset: u64, left: u64) -> Result<u64, DataError> {
+    fn move_data(&mut self, offset: u64, left: u64) -> Result<u64, DataError> {
         let Some(range) = self.repeated.iter().find(|r| r.end > offset) else {
             return self.receiver.receive_step(offset, left);
         };
@@ -134,7 +134,7 @@ impl<'t> BlockReader<'t> {
     }
 
     /// Reads one header and no byte more: bytes after an end mark belong to the next transfer.
-    fn header(&mut self) -> Result<Option<StreamEnd>, DataError> {
+    fn read_header(&mut self) -> Result<Option<StreamEnd>, DataError> {
         let mut received = 0;
         while received < HEADER_LEN {
             // Only between blocks: a block that has begun must be completed.

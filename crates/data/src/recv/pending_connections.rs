@@ -188,8 +188,8 @@ impl<'t> PendingConnections<'t> {
             // They may have sent something meanwhile.
             self.inspect_all(decide);
             if self.connections.len() >= MAX_PENDING || !self.has_permit() {
-                let silent = self.connections.iter().position(|c| !c.is_ready)?;
-                self.connections.remove(silent);
+                let unready = self.connections.iter().position(|c| !c.is_ready)?;
+                self.connections.remove(unready);
             }
         }
         None
@@ -215,21 +215,21 @@ impl<'t> PendingConnections<'t> {
         &mut self,
         decide: &mut impl FnMut(&PendingConnection, PeekResult<'_>) -> PendingDecision,
     ) {
-        let mut at = 0;
-        while let Some(connection) = self.connections.get_mut(at) {
+        let mut index = 0;
+        while let Some(connection) = self.connections.get_mut(index) {
             if connection.is_ready {
-                at += 1;
+                index += 1;
                 continue;
             }
             match connection.inspect(self.needed, decide) {
-                PendingDecision::Wait | PendingDecision::Accept => at += 1,
+                PendingDecision::Wait | PendingDecision::Accept => index += 1,
                 PendingDecision::Reject(reason) => {
                     tracing::warn!(error = %reason, "data connection failed and was closed");
                     self.first_error.get_or_insert(reason);
-                    self.connections.remove(at);
+                    self.connections.remove(index);
                 }
                 PendingDecision::Closed => {
-                    let connection = self.connections.remove(at);
+                    let connection = self.connections.remove(index);
                     // Only the first is needed: one empty file.
                     self.closed = self.closed.take().or(connection);
                 }
@@ -244,8 +244,8 @@ impl<'t> PendingConnections<'t> {
 
     /// Takes the connection that waits for longest. `None` also if it broke meanwhile.
     pub(super) fn take_ready(&mut self) -> Option<DataStream> {
-        let at = self.connections.iter().position(|c| c.is_ready)?;
-        self.connections.remove(at)?.into_stream(self.task)
+        let index = self.connections.iter().position(|c| c.is_ready)?;
+        self.connections.remove(index)?.into_stream(self.task)
     }
 
     /// Whether a connection has closed in order without a byte.
@@ -264,8 +264,8 @@ impl<'t> PendingConnections<'t> {
         endpoint: &'f ChannelEndpoint,
         fds: &mut Vec<PollFd<'f>>,
     ) {
-        let silent = self.connections.iter().filter(|c| !c.is_ready);
-        fds.extend(silent.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
+        let unready = self.connections.iter().filter(|c| !c.is_ready);
+        fds.extend(unready.map(|c| PollFd::new(&c.socket, PollFlags::IN)));
         if let ChannelEndpoint::Passive { listener, .. } = endpoint
             && !self.full
         {
@@ -286,9 +286,9 @@ impl PendingConnection {
         decide: &mut impl FnMut(&Self, PeekResult<'_>) -> PendingDecision,
     ) -> PendingDecision {
         let mut buffer = [0; HEADER_LEN];
-        let verdict = decide(self, self.peek(&mut buffer[..needed.min(HEADER_LEN)]));
-        self.is_ready = matches!(verdict, PendingDecision::Accept);
-        verdict
+        let decision = decide(self, self.peek(&mut buffer[..needed.min(HEADER_LEN)]));
+        self.is_ready = matches!(decision, PendingDecision::Accept);
+        decision
     }
 
     /// The error of a connection that broke before it was used.

@@ -41,12 +41,12 @@ impl<'scope, 'env> ReceiverThreads<'scope, 'env> {
         let (task, receive) = (self.task, self.receive);
         // Counted before the thread starts, so that the acceptor does not see a gap without
         // readers.
-        let at_work = receive.start_reader();
+        let guard = receive.start_reader();
         let io = StreamIo::new(task.transfer, stream);
         let reader = std::thread::Builder::new()
             .name(format!("recv-{}", self.started))
             .spawn_scoped(self.scope, move || {
-                let _at_work = at_work;
+                let _guard = guard;
                 read_one(io, task, receive, cached);
             })
             .map_err(|e| DataError::setup("a stream thread", e))?;

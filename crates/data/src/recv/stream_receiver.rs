@@ -117,15 +117,18 @@ impl<'t> StreamReceiver<'t> {
         // Bytes that another connection has not stored yet cannot be compared either.
         let stored = self.io.transfer().control().has_stored(offset, end);
         // /dev/null and pipes cannot be read back.
-        let Some(view) = self.task.sink.open_for_comparison().filter(|_| stored) else {
+        let Some(stored_bytes) = self.task.sink.open_for_comparison().filter(|_| stored) else {
             return Ok(Err(BlockError::UnverifiableDuplicate(offset)));
         };
-        let mut before = vec![0; n];
+        let mut expected = vec![0; n];
         let received = &self.buffer.as_ref()[..n];
         let same = self
             .io
-            .store(|| read_exactly(&*view, store_offset, &mut before).map(|()| before == received))
-            .map_err(|e| DataError::read(&*view, e));
+            .run_local(|| {
+                read_exactly(&*stored_bytes, store_offset, &mut expected)
+                    .map(|()| expected == received)
+            })
+            .map_err(|e| DataError::read(&*stored_bytes, e));
         if !same? {
             return Ok(Err(BlockError::ConflictingDuplicate(offset)));
         }
@@ -173,7 +176,7 @@ impl<'t> StreamReceiver<'t> {
             let bytes = &self.buffer.as_ref()[..n];
             let (sink, checksum_part) = (&**self.task.sink, &mut self.checksum_part);
             self.io
-                .store(|| {
+                .run_local(|| {
                     checksum_part.add(offset, bytes);
                     sink.write_at(store_offset, bytes)
                 })
@@ -195,13 +198,13 @@ impl<'t> StreamReceiver<'t> {
         }
         let sink = &**self.task.sink;
         let buffer = &mut self.buffer;
-        let emptied = self.io.store(|| {
+        let result = self.io.run_local(|| {
             sink.begin()?;
             empty_pipe(pipe, sink, store_offset, n, buffer)
         });
-        let went_by_pages = emptied.map_err(|e| DataError::write(sink, e))?;
+        let all_spliced = result.map_err(|e| DataError::write(sink, e))?;
         // The file refuses spliced pages permanently, so later steps copy.
-        if !went_by_pages {
+        if !all_spliced {
             self.method = ReceiveMethod::Copy;
         }
         self.io.transfer().throttle(n)?;
@@ -243,8 +246,8 @@ fn choose_receive_method(
     )
 }
 
-/// Moves all `n` bytes of the pipe to the sink at `store_offset`. Returns false if they were copied because
-/// the file does not accept spliced pages.
+/// Moves all `n` bytes of the pipe to the sink at `store_offset`. Returns false if they were copied
+/// because the file does not accept spliced pages.
 fn empty_pipe(
     pipe: &SplicePipe,
     sink: &dyn Sink,
@@ -309,11 +312,11 @@ fn copy_rest(
 }
 
 fn read_exactly(source: &dyn Source, store_offset: u64, buf: &mut [u8]) -> io::Result<()> {
-    let mut have = 0;
-    while have < buf.len() {
-        match source.read_at(store_offset + have as u64, &mut buf[have..])? {
+    let mut filled = 0;
+    while filled < buf.len() {
+        match source.read_at(store_offset + filled as u64, &mut buf[filled..])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => have += n,
+            n => filled += n,
         }
     }
     Ok(())

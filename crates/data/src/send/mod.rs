@@ -14,9 +14,9 @@ use tune::limiter::Role;
 
 use crate::ascii::AsciiSource;
 use crate::channel::SessionDataChannel;
+use crate::cursor::TransferCursor;
 use crate::error::DataError;
 use crate::job::{TransferControl, TransferReport, TransferSettings};
-use crate::send_cursor::SendCursor;
 use crate::sizing;
 use crate::store::Source;
 use crate::transfer::ActiveTransfer;
@@ -65,7 +65,7 @@ pub fn run(
 /// A transfer that is ready to start.
 struct SendTask<'t> {
     source: Arc<dyn Source>,
-    cursor: SendCursor,
+    cursor: TransferCursor,
     /// Number of bytes to send, if it is known.
     bytes: Option<u64>,
     /// Subtracted from the cursor's offsets to get wire offsets.
@@ -92,9 +92,10 @@ impl<'t> SendTask<'t> {
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let task = |source, cursor: SendCursor, origin, checksum| Self {
+        let task = |source, cursor: TransferCursor, origin, checksum| Self {
             source,
-            bytes: matches!(cursor, SendCursor::Ranges { .. }).then(|| plan.ranges.byte_count()),
+            bytes: matches!(cursor, TransferCursor::Ranges { .. })
+                .then(|| plan.ranges.byte_count()),
             cursor,
             origin,
             checksum,
@@ -108,14 +109,14 @@ impl<'t> SendTask<'t> {
             let text = AsciiSource::new(Arc::clone(source), start, end);
             return Ok(task(
                 Arc::new(text),
-                SendCursor::sequential(),
+                TransferCursor::sequential(),
                 0,
                 TransferChecksum::Off,
             ));
         }
         let cursor = match size {
-            Some(_) => SendCursor::ranges(&plan.ranges),
-            None => SendCursor::sequential(),
+            Some(_) => TransferCursor::ranges(&plan.ranges),
+            None => TransferCursor::sequential(),
         };
         // Bytes that one cursor hands out in order pass in order, over any number of streams.
         let max_streams = settings.streams.max(settings.max_streams);

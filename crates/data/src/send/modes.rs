@@ -66,8 +66,8 @@ fn open<'t>(
     let opened = channel.open_extended(task.transfer, task.settings, true, wanted)?;
     let first = add_first_streams(task, opened);
     let set = task.transfer.stream_set();
-    let most = task.settings.max_connections.max(set.target_count());
-    let (existing, wanted) = (first.len(), (wanted * set.target_count()).min(most));
+    let max = task.settings.max_connections.max(set.target_count());
+    let (existing, wanted) = (first.len(), (wanted * set.target_count()).min(max));
     match (reused, task.settings.adapt) {
         // Even for a small file, because a larger one may follow.
         // Cached connections are already past slow start, so all that are permitted are used.
@@ -85,13 +85,13 @@ fn open<'t>(
 /// Adds the first streams to the set.
 fn add_first_streams<'t>(task: &SendTask<'t>, opened: OpenedConnections) -> Vec<StreamStart<'t>> {
     let set = task.transfer.stream_set();
-    let seated = opened.open.into_iter().map(|stream| {
+    let connected = opened.open.into_iter().map(|stream| {
         let active = set.add(set.target_index(stream.peer()), &stream);
         StreamStart::Connected(active, stream)
     });
-    let awaited = opened.pending.into_iter().map(|attempt| {
+    let connecting = opened.pending.into_iter().map(|attempt| {
         let pending = set.add_pending(set.target_index(attempt.to()));
         StreamStart::Connecting(pending, attempt)
     });
-    seated.chain(awaited).collect()
+    connected.chain(connecting).collect()
 }

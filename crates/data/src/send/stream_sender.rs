@@ -11,9 +11,9 @@ use rustix::pipe::SpliceFlags;
 use super::SendTask;
 use super::zerocopy::ZerocopyRing;
 use crate::buffer::{PageBuffer, SplicePipe};
+use crate::cursor::TransferCursor;
 use crate::error::DataError;
 use crate::options::IoMethod;
-use crate::send_cursor::SendCursor;
 use crate::store::Source;
 use crate::stream_io::StreamIo;
 use crate::transfer::MAX_STEP;
@@ -77,12 +77,12 @@ impl<'t> StreamSender<'t> {
 
     /// Sends the next block. Returns false when everything was handed out.
     fn send_block(&mut self, framed: bool) -> Result<bool, DataError> {
-        let SendCursor::Ranges { left, .. } = &self.task.cursor else {
+        let TransferCursor::Ranges { left, .. } = &self.task.cursor else {
             return self.send_next(framed);
         };
         let block = self.task.settings.options.block as u64;
         let streams = self.task.transfer.stream_set().wanted();
-        let Some(part) = SendCursor::next(left, block, streams) else {
+        let Some(part) = TransferCursor::next(left, block, streams) else {
             return Ok(false);
         };
         if part.is_near_end && !self.is_near_end {
@@ -181,7 +181,7 @@ impl<'t> StreamSender<'t> {
 
     /// Reads and sends the next block of an in-order source. Returns false at its end.
     fn send_next(&mut self, framed: bool) -> Result<bool, DataError> {
-        let SendCursor::Sequential(order) = &self.task.cursor else {
+        let TransferCursor::Sequential(sequential) = &self.task.cursor else {
             return Ok(false);
         };
         let SendMethod::Copy(buffer) = &mut self.method else {
@@ -194,21 +194,21 @@ impl<'t> StreamSender<'t> {
             .step()
             .min(self.task.settings.options.block.max(1));
         let buf = &mut buffer.as_mut()[..len];
-        let mut turn = SendCursor::lock_sequential(order);
-        if turn.ended {
+        let mut position = TransferCursor::lock_sequential(sequential);
+        if position.ended {
             return Ok(false);
         }
-        let offset = turn.offset;
+        let offset = position.offset;
         let source = &*self.task.source;
         let n = self
             .io
-            .store(|| source.read_at(offset, buf))
+            .run_local(|| source.read_at(offset, buf))
             .map_err(|e| DataError::read(source, e))?;
-        turn.ended = n == 0;
-        turn.offset += n as u64;
+        position.ended = n == 0;
+        position.offset += n as u64;
         self.checksum_part.add(offset, &buf[..n]);
         // The next thread may read while this one sends.
-        drop(turn);
+        drop(position);
         if n == 0 {
             return Ok(false);
         }
@@ -229,8 +229,8 @@ impl<'t> StreamSender<'t> {
         };
         // Without ranges the expected end is unknown.
         let expected = match &self.task.cursor {
-            SendCursor::Ranges { end, .. } => *end,
-            SendCursor::Sequential(_) => at,
+            TransferCursor::Ranges { end, .. } => *end,
+            TransferCursor::Sequential(_) => at,
         };
         DataError::Shrunk {
             what: self.task.source.name(),
@@ -247,7 +247,7 @@ impl<'t> StreamSender<'t> {
 fn choose_send_method(task: &SendTask<'_>, io: &StreamIo<'_>) -> SendMethod {
     let copy = || SendMethod::Copy(PageBuffer::new(MAX_STEP));
     // An in-order source may be a pipe, a terminal or translated text.
-    if matches!(task.cursor, SendCursor::Sequential(_)) {
+    if matches!(task.cursor, TransferCursor::Sequential(_)) {
         return copy();
     }
     let kernel = io.stream().transport().kernel_socket().is_ok();
@@ -280,7 +280,7 @@ fn read_full(
     at: u64,
     buf: &mut [u8],
 ) -> Result<usize, DataError> {
-    io.store(|| {
+    io.run_local(|| {
         let mut filled = 0;
         while filled < buf.len() {
             match source.read_at(at + filled as u64, &mut buf[filled..])? {
@@ -305,7 +305,7 @@ fn splice(
 ) -> Result<usize, DataError> {
     let mut offset = at;
     let len = len.min(SplicePipe::capacity());
-    let piped = io.store(|| {
+    let piped = io.run_local(|| {
         rustix::io::retry_on_intr(|| {
             let offset = Some(&mut offset);
             rustix::pipe::splice(file, offset, pipe.input(), None, len, SpliceFlags::MOVE)

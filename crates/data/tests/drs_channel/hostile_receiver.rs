@@ -4,7 +4,7 @@ use data::drs::DrsEndpoint;
 use proto::sizing::MIN_BUFFER;
 use tune::sizing::{BufferBounds, BufferSetting};
 
-use crate::ends::{
+use crate::end_under_test::{
     DrsTestPeer, ELSEWHERE, EndUnderTest, HERE, MUCH, connecting, greeting, listening, pattern,
 };
 

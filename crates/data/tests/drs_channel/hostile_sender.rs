@@ -5,7 +5,7 @@ use std::io::Write;
 use data::store::memory::MemorySink;
 use tune::sizing::BufferBounds;
 
-use crate::ends::{DrsTestPeer, EndUnderTest, connecting, greeting, listening, pattern};
+use crate::end_under_test::{DrsTestPeer, EndUnderTest, connecting, greeting, listening, pattern};
 
 const FILE_SIZE: usize = 512 << 10;
 

@@ -2,12 +2,12 @@
 //! peer violates the protocol. Whatever happens on that channel, all bytes arrive in time.
 
 #[cfg(test)]
-mod ends;
+mod both_ends;
+#[cfg(test)]
+mod end_under_test;
 #[cfg(test)]
 mod hostile_receiver;
 #[cfg(test)]
 mod hostile_sender;
 #[cfg(test)]
 mod relay;
-#[cfg(test)]
-mod whole;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use data::drs::DrsEndpoint;
 
-use crate::ends::HERE;
+use crate::end_under_test::HERE;
 
 /// Messages of one connection.
 #[derive(Debug, Default, Clone)]

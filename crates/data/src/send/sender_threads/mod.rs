@@ -89,7 +89,7 @@ impl<'c> SenderThreads<'c> {
             StreamStart::Connected(active, stream) => (active, stream),
             StreamStart::Connecting(pending, attempt) => {
                 match self.wait_for_connection(pending, Ok(attempt))? {
-                    Some(seated) => seated,
+                    Some(joined) => joined,
                     None => return Ok(()),
                 }
             }
@@ -98,7 +98,7 @@ impl<'c> SenderThreads<'c> {
                 let until = Instant::now() + settings.connect_timeout;
                 let attempt = self.channel.dial(settings, to, until, permit);
                 match self.wait_for_connection(pending, attempt)? {
-                    Some(seated) => seated,
+                    Some(joined) => joined,
                     None => return Ok(()),
                 }
             }
@@ -114,9 +114,9 @@ impl<'c> SenderThreads<'c> {
         attempt: Result<ConnectAttempt, DataError>,
     ) -> Result<Option<(ActiveStream<'c>, Arc<DataStream>)>, DataError> {
         let task = self.task;
-        let settled = attempt
+        let result = attempt
             .and_then(|a| a.wait_connected(task.transfer, task.settings, &self.all_handed_out));
-        match settled {
+        match result {
             Ok(Some(stream)) => {
                 let stream = Arc::new(stream);
                 Ok(Some((pending.connected(&stream), stream)))

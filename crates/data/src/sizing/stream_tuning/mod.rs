@@ -158,7 +158,10 @@ impl<'t> StreamTuning<'t> {
         if let Some(auto) = &self.auto {
             let verdict = auto.verdict();
             // Streams that were asked for when nothing was left to send are none.
-            let streams = self.transfer.streams_last().unwrap_or(verdict.streams);
+            let streams = self
+                .transfer
+                .final_stream_count()
+                .unwrap_or(verdict.streams);
             self.transfer
                 .note_verdict(LimiterVerdict { streams, ..verdict });
         }

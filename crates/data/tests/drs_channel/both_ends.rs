@@ -15,7 +15,7 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::command::TransferMode;
 use proto::drs::{DrsMessage, Nonce};
 
-use crate::ends::{
+use crate::end_under_test::{
     ANY, ELSEWHERE, LONG, connecting, greeting, listen, listening, pattern, plan, settings,
 };
 use crate::relay::{DrsRelay, RelayedDialogue};

@@ -1,5 +1,5 @@
-//! The shared cursor: hands out the next part to send, so that a slow stream never delays the rest
-//! of the file.
+//! The shared cursor: hands out the next part to send or to pull, so that a slow stream does not
+//! delay the others.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use crate::locks::lock;
 
 /// The source of blocks.
 #[derive(Debug)]
-pub(crate) enum SendCursor {
+pub(crate) enum TransferCursor {
     /// Ranges of a source that can be read at any offset.
     Ranges {
         /// Not yet handed out.
@@ -27,7 +27,7 @@ pub(crate) const MIN_PART: u64 = 64 << 10;
 
 /// The part that a stream sends next.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SendPart {
+pub(crate) struct CursorPart {
     pub(crate) range: ByteRange,
     /// So little is left that parts are smaller than a block. (The end of one range among many may
     /// be small at any time.)
@@ -51,7 +51,7 @@ pub(crate) struct SequentialPosition {
     pub(crate) ended: bool,
 }
 
-impl SendCursor {
+impl TransferCursor {
     pub(crate) fn ranges(ranges: &RangeSet) -> Self {
         Self::Ranges {
             left: Mutex::new(RemainingRanges {
@@ -72,22 +72,22 @@ impl SendCursor {
         left: &Mutex<RemainingRanges>,
         block: u64,
         streams: usize,
-    ) -> Option<SendPart> {
+    ) -> Option<CursorPart> {
         Self::next_at_least(left, block, streams, MIN_PART)
     }
 
-    /// As [`SendCursor::next`], but parts do not become smaller than `min_len`, a multiple of
+    /// As [`TransferCursor::next`], but parts do not become smaller than `min_len`, a multiple of
     /// [`MIN_PART`].
     pub(crate) fn next_at_least(
         left: &Mutex<RemainingRanges>,
         block: u64,
         streams: usize,
         min_len: u64,
-    ) -> Option<SendPart> {
+    ) -> Option<CursorPart> {
         let mut left = lock(left);
         // A block size of 0 would never finish.
         let block = block.max(1);
-        let max_len = left.part(block, streams as u64, min_len);
+        let max_len = left.max_part(block, streams as u64, min_len);
         let first = left.ranges.front_mut()?;
         let end = first.end.min(first.start.saturating_add(max_len));
         let range = ByteRange {
@@ -100,18 +100,15 @@ impl SendCursor {
             left.ranges.pop_front();
         }
         left.bytes -= range.len();
-        let at_last = max_len < block;
-        Some(SendPart {
-            range,
-            is_near_end: at_last,
-        })
+        let is_near_end = max_len < block;
+        Some(CursorPart { range, is_near_end })
     }
 
     /// Locks an in-order source for one read.
     pub(crate) fn lock_sequential(
-        order: &Mutex<SequentialPosition>,
+        sequential: &Mutex<SequentialPosition>,
     ) -> MutexGuard<'_, SequentialPosition> {
-        lock(order)
+        lock(sequential)
     }
 }
 
@@ -130,7 +127,7 @@ impl RemainingRanges {
     /// Largest next part, bytes: a quarter of each stream's share of what is left, so that a stream
     /// four times slower than the others finishes when they do. Multiples of [`MIN_PART`] keep
     /// reads aligned to pages.
-    fn part(&self, block: u64, streams: u64, min_len: u64) -> u64 {
+    fn max_part(&self, block: u64, streams: u64, min_len: u64) -> u64 {
         // A single stream gains nothing from small parts.
         if streams <= 1 {
             return block;
@@ -157,11 +154,11 @@ mod tests {
             for (start, len) in spans {
                 ranges.insert(start, start + len);
             }
-            let SendCursor::Ranges { left, end } = SendCursor::ranges(&ranges) else { unreachable!() };
+            let TransferCursor::Ranges { left, end } = TransferCursor::ranges(&ranges) else { unreachable!() };
             prop_assert_eq!(end, ranges.end());
             let mut handed_out = RangeSet::new();
             let mut last = 0;
-            while let Some(SendPart { range: part, .. }) = SendCursor::next(&left, block, streams) {
+            while let Some(CursorPart { range: part, .. }) = TransferCursor::next(&left, block, streams) {
                 prop_assert!(part.start >= last && part.len() <= block.max(1));
                 prop_assert_eq!(handed_out.insert(part.start, part.end), part.len());
                 last = part.end;
@@ -173,10 +170,10 @@ mod tests {
     fn parts(bytes: u64, block: u64, streams: usize) -> Vec<u64> {
         let mut ranges = RangeSet::new();
         ranges.insert(0, bytes);
-        let SendCursor::Ranges { left, .. } = SendCursor::ranges(&ranges) else {
+        let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else {
             unreachable!()
         };
-        let next = || SendCursor::next(&left, block, streams).map(|part| part.range.len());
+        let next = || TransferCursor::next(&left, block, streams).map(|part| part.range.len());
         std::iter::from_fn(next).collect()
     }
 
@@ -205,12 +202,12 @@ mod tests {
         let mut ranges = RangeSet::new();
         ranges.insert(0, 1000);
         ranges.insert(1 << 20, 64 << 20);
-        let SendCursor::Ranges { left, .. } = SendCursor::ranges(&ranges) else {
+        let TransferCursor::Ranges { left, .. } = TransferCursor::ranges(&ranges) else {
             unreachable!()
         };
-        let first = SendCursor::next(&left, 1 << 20, 2).unwrap();
+        let first = TransferCursor::next(&left, 1 << 20, 2).unwrap();
         assert_eq!((first.range.len(), first.is_near_end), (1000, false));
-        let parts = std::iter::from_fn(|| SendCursor::next(&left, 1 << 20, 2));
+        let parts = std::iter::from_fn(|| TransferCursor::next(&left, 1 << 20, 2));
         assert!(parts.last().unwrap().is_near_end);
     }
 }
