@@ -203,8 +203,8 @@ impl SessionDataChannel {
         })
     }
 
-    /// Takes permits for up to `per_target` connections to each of `targets` targets, at most `max` in
-    /// total.
+    /// Takes permits for up to `per_target` connections to each of `targets` targets, at most `max`
+    /// in total.
     fn permits(
         &self,
         targets: usize,

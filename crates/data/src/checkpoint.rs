@@ -81,7 +81,7 @@ impl Checkpointer<'_> {
                 .control
                 .time_until_checkpoint(Instant::now(), MIN_INTERVAL);
             let ended = wake::wait([(stop.as_fd(), PollFlags::IN)], wait)
-                .map_err(|e| DataError::setup("a pause", e))?;
+                .map_err(|e| DataError::setup("poll(2)", e))?;
             if ended[0] {
                 return Ok(());
             }

@@ -194,7 +194,7 @@ impl ConnectAttempt {
                 (transfer.stop_wake().as_fd(), PollFlags::IN),
             ];
             let [decided, not_needed, _] =
-                wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+                wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             transfer.check()?;
             if decided {
                 return self.finish(settings).map(Some);
@@ -271,7 +271,7 @@ fn wait_for_any(
     let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
     let sockets = attempts.iter().map(|a| &a.socket);
     fds.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::OUT)));
-    wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
+    wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
     transfer.check()
 }
 
@@ -383,7 +383,7 @@ fn on_accept_error(transfer: &ActiveTransfer, error: io::Error) -> Result<(), Da
             tracing::warn!(%error, "out of descriptors or memory for a data connection, retrying");
             let stop = transfer.stop_wake();
             wake::wait([(stop.as_fd(), PollFlags::IN)], SHORTAGE_PAUSE)
-                .map_err(|e| DataError::setup("a wait", e))?;
+                .map_err(|e| DataError::setup("poll(2)", e))?;
             transfer.check()
         }
         _ => Ok(()),
@@ -431,7 +431,7 @@ pub(crate) fn accept_one(
                     (listener.as_fd(), PollFlags::IN),
                     (transfer.stop_wake().as_fd(), PollFlags::IN),
                 ];
-                wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+                wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             }
         }
     }
@@ -441,8 +441,8 @@ pub(crate) fn accept_one(
 mod tests {
     use super::*;
 
-    /// Starts `per_target` connections to each of two targets; the attempts numbered in `fail` fail.
-    /// Returns the targets of the others.
+    /// Starts `per_target` connections to each of two targets; the attempts numbered in `fail`
+    /// fail. Returns the targets of the others.
     fn start_with_failures(
         per_target: usize,
         fail: &[usize],

@@ -197,7 +197,7 @@ impl Dialer {
                 (socket.as_fd(), PollFlags::OUT),
                 (stop.as_fd(), PollFlags::IN),
             ];
-            let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("a wait", e))?;
+            let [_, stopped] = wake::wait(fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
             // `stopped` covers a stop that came before this call began to wait.
             if stopped || self.stopped.load(Ordering::SeqCst) {
                 return Err(DataError::Aborted);

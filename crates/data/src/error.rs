@@ -67,7 +67,7 @@ pub enum DataError {
     },
     /// No data connection arrived in time, except from a host that is not allowed.
     #[error(
-        "no data connection arrived within {seconds} s from where it may come; one from {from} was refused"
+        "no data connection arrived within {seconds} s from an allowed host; one from {from} was refused"
     )]
     HostNotAllowed {
         /// The first such host; IPv4-mapped addresses as IPv4.
@@ -109,7 +109,7 @@ pub enum DataError {
     },
     /// The blocks are scattered over so many separate ranges that recording them would take too
     /// much memory.
-    #[error("blocks are scattered over more than {limit} separate pieces of the file")]
+    #[error("blocks are scattered over more than {limit} separate ranges of the file")]
     Scattered {
         /// Most separate ranges that are recorded.
         limit: usize,

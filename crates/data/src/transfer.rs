@@ -151,7 +151,7 @@ impl ActiveTransfer {
                 return Ok(());
             }
             wake::wait([(self.stop.as_fd(), PollFlags::IN)], left)
-                .map_err(|e| DataError::setup("a pause", e))?;
+                .map_err(|e| DataError::setup("poll(2)", e))?;
         }
     }
 

@@ -300,9 +300,9 @@ impl<'t> PullWorker<'t> {
         })
     }
 
-    /// Reads piece after piece until none is left. The pieces are cut for `readers` readers, and are
-    /// not smaller than `min_piece` bytes. If `may_leave` accepts the error, a reader that cannot
-    /// start returns its piece to the others and ends.
+    /// Reads piece after piece until none is left. The pieces are cut for `readers` readers, and
+    /// are not smaller than `min_piece` bytes. If `may_leave` accepts the error, a reader that
+    /// cannot start returns its piece to the others and ends.
     fn read_pieces(
         &mut self,
         left: &Mutex<RemainingRanges>,

@@ -149,7 +149,7 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
         // to start.
         let busy = receive.active_readers() > 0 && !self.pending.has_ready();
         let timeout = if busy { GRACE_PERIOD } else { POLL_INTERVAL };
-        wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("a wait", e))?;
+        wake::wait_any(&mut fds, timeout).map_err(|e| DataError::setup("poll(2)", e))?;
         receive.acceptor_wake.clear();
         Ok(())
     }
@@ -176,7 +176,8 @@ fn decide_by_header(connection: &PendingConnection, peeked: PeekResult<'_>) -> P
         Ok(())
             if header.count == 0 && header.flags.0 & (BlockFlags::EOF | BlockFlags::EOD) == 0 =>
         {
-            // An empty block shows nothing about the sender: discard it and wait for the next header.
+            // An empty block shows nothing about the sender: discard it and wait for the next
+            // header.
             connection.skip(&mut [0; HEADER_LEN]);
             PendingDecision::Wait
         }

@@ -87,7 +87,7 @@ fn first_sender(
         }
         let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
         pending.add_poll_fds(endpoint, &mut fds);
-        wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("a wait", e))?;
+        wake::wait_any(&mut fds, left).map_err(|e| DataError::setup("poll(2)", e))?;
     }
 }
 

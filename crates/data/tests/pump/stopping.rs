@@ -62,7 +62,8 @@ fn until_asleep(thread: rustix::thread::Pid) {
     });
 }
 
-/// Cancels a transfer once `has_begun` returns true and it waits for something. The transfer must end.
+/// Cancels a transfer once `has_begun` returns true and it waits for something. The transfer must
+/// end.
 fn check_cancel(
     has_begun: impl Fn(&TransferControl) -> bool,
     transfer: impl FnOnce(&Arc<TransferControl>) -> PumpResult + Send,

@@ -55,7 +55,7 @@ pub enum RootError {
     /// there.
     #[error(
         "cannot use {} as a root: a component of it is a symbolic link; name the directory without \
-         links (realpath tells resolve_flags)",
+         links (realpath(1) prints its path)",
         path.display()
     )]
     Link {
