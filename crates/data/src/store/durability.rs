@@ -94,9 +94,9 @@ pub(super) struct FileDurability {
     /// Whether the directory entry of the file is on disk.
     entry: Mutex<DirectoryEntryState>,
     /// Number of the first error: the kernel reports it once per open file.
-    failed: Mutex<Option<i32>>,
+    first_error: Mutex<Option<i32>>,
     /// Held for reading from a call that may return a write-back error until the error is recorded.
-    /// With the write lock, [`FileDurability::failed`] holds every error that the kernel has
+    /// With the write lock, [`FileDurability::first_error`] holds every error that the kernel has
     /// reported.
     error_barrier: RwLock<()>,
     /// Ranges written and not forced to disk since; recorded only if the policy forces.
@@ -117,49 +117,49 @@ impl FileDurability {
             policy,
             writeback: WritebackPacer::default(),
             entry: Mutex::new(DirectoryEntryState::Due(directory)),
-            failed: Mutex::new(None),
+            first_error: Mutex::new(None),
             error_barrier: RwLock::default(),
             unsynced: Mutex::default(),
         }
     }
 
-    pub(super) fn forces(&self) -> bool {
+    pub(super) fn is_forcing(&self) -> bool {
         self.policy != SyncPolicy::None
     }
 
     /// Records that `len` bytes at `offset` are about to be written: a write that fails may leave
     /// some of them.
-    pub(super) fn writes(&self, offset: u64, len: u64) {
-        if self.forces() {
+    pub(super) fn note_write(&self, offset: u64, len: u64) {
+        if self.is_forcing() {
             lock(&self.unsynced).insert(offset, offset.saturating_add(len));
         }
     }
 
     /// Records that `len` bytes at `offset` were written, and starts their write-back.
-    pub(super) fn wrote(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
-        if !self.forces() {
+    pub(super) fn note_written(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        if !self.is_forcing() {
             return Ok(());
         }
         // A second time, because a sync since the write began may have come before its bytes.
-        self.writes(offset, len);
-        self.record_error(|| self.writeback.wrote(file.as_fd(), offset, len))
+        self.note_write(offset, len);
+        self.run_recording_error(|| self.writeback.note_written(file.as_fd(), offset, len))
     }
 
     /// Runs a call that may return a write-back error, and records it.
-    fn record_error(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let _telling = self
+    fn run_recording_error(&self, call: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _guard = self
             .error_barrier
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        self.remember(call())
+        self.record_error(call())
     }
 
     /// See [`super::Sink::sync`].
     pub(super) fn sync(&self, file: &File) -> io::Result<()> {
         // The kernel would report success for pages that it has dropped after an error.
-        self.without_failure()?;
-        if !self.forces() {
-            return self.remember(writeback::flush_as_close(file.as_fd()));
+        self.check_first_error()?;
+        if !self.is_forcing() {
+            return self.record_error(writeback::flush_as_close(file.as_fd()));
         }
         self.sync_by(|entry| match entry {
             DirectoryEntryState::Synced => retry_on_interrupt(|| file.sync_data()),
@@ -178,17 +178,16 @@ impl FileDurability {
         let mut entry = lock(&self.entry);
         // Ranges written during the sync stay in the set for the next one.
         let pending = std::mem::take(&mut *lock(&self.unsynced));
-        let forced = self.remember(force(&entry));
-        // The lock for writing waits for every thread that may hold an unrecorded error.
+        let forced = self.record_error(force(&entry));
         // The error of a write-back that `force` waited for may have been reported to another
-        // thread.
+        // thread. The lock for writing waits until every such error is recorded.
         let done = forced.and_then(|()| {
             drop(
                 self.error_barrier
                     .write()
                     .unwrap_or_else(PoisonError::into_inner),
             );
-            self.without_failure()
+            self.check_first_error()
         });
         match done {
             Ok(()) => *entry = DirectoryEntryState::Synced,
@@ -199,8 +198,8 @@ impl FileDurability {
     }
 
     /// Fails with the first recorded error.
-    fn without_failure(&self) -> io::Result<()> {
-        let failed = *lock(&self.failed);
+    fn check_first_error(&self) -> io::Result<()> {
+        let failed = *lock(&self.first_error);
         failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
@@ -209,9 +208,9 @@ impl FileDurability {
         lock(&self.unsynced).clone()
     }
 
-    fn remember(&self, result: io::Result<()>) -> io::Result<()> {
+    fn record_error(&self, result: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &result {
-            lock(&self.failed).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
+            lock(&self.first_error).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
         }
         result
     }
@@ -232,7 +231,7 @@ mod tests {
     #[test]
     fn an_error_reported_once_by_the_kernel_is_returned_each_time() {
         let durability = FileDurability::new(SyncPolicy::File, None);
-        let failed = durability.remember(Err(io::Error::from_raw_os_error(libc::ENOSPC)));
+        let failed = durability.record_error(Err(io::Error::from_raw_os_error(libc::ENOSPC)));
         assert!(failed.is_err());
         let file = tempfile::tempfile().unwrap();
         for _ in 0..2 {
@@ -245,19 +244,19 @@ mod tests {
     fn an_error_reported_to_another_thread_during_a_sync_fails_the_sync() {
         let file = tempfile::tempfile().unwrap();
         let durability = FileDurability::new(SyncPolicy::File, None);
-        durability.wrote(&file, 0, 10).unwrap();
-        let (report, record_error) = std::sync::mpsc::channel();
+        durability.note_written(&file, 0, 10).unwrap();
+        let (report, reported) = std::sync::mpsc::channel();
         let synced = std::thread::scope(|scope| {
             durability.sync_by(|_| {
                 // A writer waits for the same write-back, gets its error, and is then slow.
                 scope.spawn(|| {
-                    durability.record_error(|| {
+                    durability.run_recording_error(|| {
                         report.send(()).unwrap();
                         std::thread::sleep(std::time::Duration::from_millis(50));
                         Err(io::Error::from_raw_os_error(libc::ENOSPC))
                     })
                 });
-                record_error.recv().unwrap();
+                reported.recv().unwrap();
                 Ok(())
             })
         });
@@ -271,20 +270,20 @@ mod tests {
     fn ranges_written_since_the_last_sync_are_recorded() {
         let file = tempfile::tempfile().unwrap();
         let durability = FileDurability::new(SyncPolicy::File, None);
-        durability.wrote(&file, 0, 10).unwrap();
+        durability.note_written(&file, 0, 10).unwrap();
         durability.sync(&file).unwrap();
-        durability.wrote(&file, 20, 5).unwrap();
-        durability.writes(30, 5);
+        durability.note_written(&file, 20, 5).unwrap();
+        durability.note_write(30, 5);
         assert_eq!(durability.unsynced().to_string(), "20-25,30-35");
         assert!(
             durability
-                .remember(Err(io::ErrorKind::Other.into()))
+                .record_error(Err(io::ErrorKind::Other.into()))
                 .is_err()
         );
         durability.sync(&file).unwrap_err();
         assert_eq!(durability.unsynced().to_string(), "20-25,30-35");
         let none = FileDurability::new(SyncPolicy::None, None);
-        none.wrote(&file, 0, 10).unwrap();
+        none.note_written(&file, 0, 10).unwrap();
         assert!(none.unsynced().is_empty());
     }
 
@@ -295,7 +294,7 @@ mod tests {
             let file = File::create(dir.path().join(policy.name())).unwrap();
             let entry = File::open(dir.path()).unwrap();
             let durability = FileDurability::new(policy, Some(entry));
-            durability.wrote(&file, 0, 1 << 30).unwrap();
+            durability.note_written(&file, 0, 1 << 30).unwrap();
             durability.sync(&file).unwrap();
             durability.sync(&file).unwrap();
             policy.sync_directory(dir.path()).unwrap();

@@ -222,13 +222,13 @@ impl Sink for FileSink {
             OffsetAccess::Random => {
                 let len = buf.len() as u64;
                 if let Some(durability) = &self.durability {
-                    durability.writes(offset, len);
+                    durability.note_write(offset, len);
                 }
                 let written = self.file.write_all_at(buf, offset);
                 if let (Err(_), Some(durability)) = (&written, &self.durability) {
                     // A second time, because a sync since the write began may have come before the
                     // part that it left.
-                    durability.writes(offset, len);
+                    durability.note_write(offset, len);
                 }
                 written?;
                 self.spliced(offset, len)
@@ -265,11 +265,13 @@ impl Sink for FileSink {
 
     fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
         let durability = self.durability.as_ref();
-        durability.map_or(Ok(()), |d| d.wrote(&self.file, offset, len))
+        durability.map_or(Ok(()), |d| d.note_written(&self.file, offset, len))
     }
 
     fn is_durable(&self) -> bool {
-        self.durability.as_ref().is_some_and(FileDurability::forces)
+        self.durability
+            .as_ref()
+            .is_some_and(FileDurability::is_forcing)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -91,7 +91,12 @@ struct DueWriteback {
 
 impl WritebackPacer {
     /// Records that `len` bytes at `offset` of `file` were written.
-    pub(super) fn wrote(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    pub(super) fn note_written(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<()> {
         if self.unavailable.load(Ordering::Relaxed) {
             return Ok(());
         }
