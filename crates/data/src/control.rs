@@ -10,10 +10,10 @@ use proto::ranges::RangeSet;
 use crate::locks::lock;
 use crate::os::wake::WakeEvent;
 use crate::stream::DataStream;
-pub use crate::stream::StreamSample;
 use crate::tuning_notices::TuningNotices;
 use tune::Evidence;
 use tune::limiter::Limiter;
+use tune::sample::TcpSample;
 use tune::sizing::BufferDecision;
 use tune::sizing::auto::HostBound;
 use tune::streams::auto::TransferDecision as StreamDecision;
@@ -206,7 +206,7 @@ impl TransferControl {
     }
 
     /// Sample of all live streams now as the kernel shows them, for progress displays and `--trace`.
-    pub fn sample_streams(&self) -> Vec<StreamSample> {
+    pub fn sample_streams(&self) -> Vec<TcpSample> {
         let live = self.live_streams();
         live.iter().filter_map(|s| s.sample().ok()).collect()
     }

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use tune::Evidence;
+use tune::sample::TcpSample;
 
 use crate::connect::{is_connect_decided, start_connect};
 use crate::control::TransferControl;
 use crate::error::DataError;
 use crate::job::TransferSettings;
 use crate::locks::lock;
-use crate::os::tcp_info::{self, TcpInfo};
+use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::pull::ReaderContext;
 use crate::stream::{DataStream, set_handshake_options};
@@ -57,7 +58,7 @@ struct DialerTransfer {
     /// Evidence from connections that have ended.
     evidence: Evidence,
     /// The kernel's counters when the transfer began to use the open connection.
-    before: TcpInfo,
+    before: TcpSample,
     joined: Instant,
 }
 
@@ -100,8 +101,8 @@ impl Dialer {
     /// connection.
     pub fn rtt(&self) -> Option<Duration> {
         let connection = lock(&self.state).connection.clone()?;
-        let micros = tcp_info::tcp_info(connection.as_fd()).ok()?.rtt_us;
-        (micros > 0).then(|| Duration::from_micros(micros.into()))
+        let rtt = tcp_info::tcp_info(connection.as_fd()).ok()?.smoothed_rtt;
+        (!rtt.is_zero()).then_some(rtt)
     }
 
     /// Assigns the present and further connections to a transfer, until [`Dialer::leave_transfer`].
@@ -113,7 +114,7 @@ impl Dialer {
         state.transfer = Some(DialerTransfer {
             control: Arc::clone(context.control),
             evidence: Evidence::default(),
-            before: TcpInfo::default(),
+            before: TcpSample::default(),
             joined: Instant::now(),
         });
         // A connection kept from an earlier request counts in this transfer, too.

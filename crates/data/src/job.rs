@@ -4,7 +4,7 @@
 use proto::ranges::RangeSet;
 use tune::Evidence;
 
-pub use crate::control::{StreamSample, TransferControl};
+pub use crate::control::TransferControl;
 pub use crate::settings::TransferSettings;
 
 /// The result of a finished transfer.

@@ -11,14 +11,14 @@ use proto::address::is_same_host;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
-use tune::sample::StreamId;
+use tune::sample::{StreamId, TcpSample};
 
 use crate::budget::StreamPermit;
 use crate::error::DataError;
 use crate::handshake;
 use crate::locks::lock;
 use crate::options::CongestionChoice;
-use crate::os::tcp_info::{SocketMemory, TcpInfo, socket_memory, tcp_info};
+use crate::os::tcp_info::{add_socket_memory, tcp_info};
 use crate::os::{congestion, sockopt, wake};
 use crate::settings::TransferSettings;
 use crate::transport::DataTransport;
@@ -36,17 +36,6 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
 /// The next stream's number.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-
-/// One sample of a stream from the kernel.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StreamSample {
-    /// The stream; unique in this process.
-    pub stream: StreamId,
-    /// TCP_INFO.
-    pub info: TcpInfo,
-    /// SO_MEMINFO.
-    pub memory: SocketMemory,
-}
 
 /// One data TCP connection. The socket is non-blocking; `stream_io` does all waiting, so that every
 /// wait can be cancelled. As a descriptor it is for options, samples and waits: bytes go through
@@ -206,12 +195,11 @@ impl DataStream {
     }
 
     /// A sample from the kernel now.
-    pub(crate) fn sample(&self) -> io::Result<StreamSample> {
-        Ok(StreamSample {
-            stream: self.id,
-            info: tcp_info(self.as_fd())?,
-            memory: socket_memory(self.as_fd())?,
-        })
+    pub(crate) fn sample(&self) -> io::Result<TcpSample> {
+        let mut sample = tcp_info(self.as_fd())?;
+        add_socket_memory(self.as_fd(), &mut sample)?;
+        sample.stream = self.id;
+        Ok(sample)
     }
 
     /// Bytes that arrived in order and were not read yet (SIOCINQ, tcp(7)).
@@ -310,8 +298,9 @@ fn replace_bbr_on_short_path(socket: &Socket) {
         return;
     };
     let name = String::from_utf8_lossy(&in_force);
-    let rtt = Duration::from_micros(info.rtt_us.into());
-    for better in tune::congestion::short_path_alternatives(name.trim_end_matches('\0'), rtt) {
+    for better in
+        tune::congestion::short_path_alternatives(name.trim_end_matches('\0'), info.smoothed_rtt)
+    {
         if socket.set_tcp_congestion(better.as_bytes()).is_ok() {
             return;
         }

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::pipe::SpliceFlags;
 use tune::Evidence;
+use tune::limiter::Role;
+use tune::sample::TcpSample;
 
 use crate::error::DataError;
-use crate::os::tcp_info::{self, TcpInfo};
+use crate::os::tcp_info;
 use crate::os::wake::{self, WakeEvent};
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
@@ -26,7 +28,7 @@ const ACK_POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from
 pub(crate) struct StreamIo<'t> {
     transfer: &'t ActiveTransfer,
     stream: Arc<DataStream>,
-    initial: TcpInfo,
+    initial: TcpSample,
     joined: Instant,
     /// Bytes that the peer had acknowledged at the last check.
     acknowledged: u64,
@@ -302,14 +304,14 @@ impl<'t> StreamIo<'t> {
 
     /// Whether our FIN, and so every byte before it, is acknowledged.
     fn is_fin_acknowledged(&self) -> Result<bool, DataError> {
-        let info = tcp_info::tcp_info(self.stream.as_fd()).map_err(|e| self.wire_error(e))?;
+        let state = tcp_info::tcp_state(self.stream.as_fd()).map_err(|e| self.wire_error(e))?;
         // A reset closes the connection, too, and leaves an error.
         if let Ok(Some(error)) = self.stream.transport().socket().take_error() {
             return Err(self.wire_error(error));
         }
         // Any later state means that our FIN was acknowledged (RFC 9293 §3.3.2).
         Ok(!matches!(
-            info.state,
+            state,
             tcp_info::ESTABLISHED
                 | tcp_info::FIN_WAIT1
                 | tcp_info::CLOSE_WAIT
@@ -344,34 +346,28 @@ impl<'t> StreamIo<'t> {
 }
 
 /// The evidence of a stream since `joined`, when its counters were `initial`.
-pub(crate) fn stream_evidence(stream: &DataStream, initial: &TcpInfo, joined: Instant) -> Evidence {
-    let now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
-    let memory = tcp_info::socket_memory(stream.as_fd()).unwrap_or_default();
-    let micros = Duration::from_micros;
+pub(crate) fn stream_evidence(
+    stream: &DataStream,
+    initial: &TcpSample,
+    joined: Instant,
+) -> Evidence {
+    let mut now = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
+    // A broken socket reports no memory: its buffers stay zero.
+    let _ = tcp_info::add_socket_memory(stream.as_fd(), &mut now);
+    let role = now.role().unwrap_or(Role::Receiver);
+    let stats = now.since(initial, role);
     Evidence {
-        retransmits: now
-            .total_retrans
-            .saturating_sub(initial.total_retrans)
-            .into(),
-        // The kernel reports "unknown" as all ones.
-        min_rtt: if now.min_rtt_us == u32::MAX {
-            Duration::ZERO
-        } else {
-            micros(now.min_rtt_us.into())
-        },
-        smoothed_rtt: micros(now.rtt_us.into()),
+        retransmits: now.retransmits.saturating_sub(initial.retransmits),
+        min_rtt: now.min_rtt,
+        smoothed_rtt: now.smoothed_rtt,
         // The other direction carries only acknowledgements, so its buffer is irrelevant.
-        buffer_bytes: if sends(&now) {
-            memory.sndbuf.into()
-        } else {
-            memory.rcvbuf.into()
+        buffer_bytes: match role {
+            Role::Sender => now.send_buffer,
+            Role::Receiver => now.receive_buffer,
         },
-        busy_time: micros(now.busy_us.saturating_sub(initial.busy_us)),
-        rwnd_limited: micros(now.rwnd_limited_us.saturating_sub(initial.rwnd_limited_us)),
-        sndbuf_limited: micros(
-            now.sndbuf_limited_us
-                .saturating_sub(initial.sndbuf_limited_us),
-        ),
+        busy_time: stats.busy_time,
+        rwnd_limited: stats.rwnd_limited,
+        sndbuf_limited: stats.sndbuf_limited,
         stream_time: joined.elapsed(),
         ..Evidence::default()
     }
@@ -389,33 +385,6 @@ impl Drop for StreamIo<'_> {
     }
 }
 
-/// Whether a connection has sent more from this end than it has received.
-fn sends(info: &TcpInfo) -> bool {
-    // Linux before 4.19 does not count sent bytes. The acknowledged bytes include the SYN.
-    let sent = info.bytes_sent.max(info.bytes_acked.saturating_sub(1));
-    sent > info.bytes_received
-}
-
 fn recv(stream: &DataStream, buf: &mut [u8]) -> io::Result<usize> {
     stream.transport().recv(buf)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sending_end_is_detected_on_old_kernels() {
-        let counts = |bytes_sent, bytes_acked, bytes_received| TcpInfo {
-            bytes_sent,
-            bytes_acked,
-            bytes_received,
-            ..TcpInfo::default()
-        };
-        assert!(sends(&counts(500, 1, 0)));
-        assert!(sends(&counts(0, 501, 20)));
-        assert!(!sends(&counts(0, 1, 0)));
-        assert!(!sends(&counts(0, 1, 500)));
-        assert!(!sends(&counts(20, 21, 500)));
-    }
 }

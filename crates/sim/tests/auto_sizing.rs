@@ -111,7 +111,7 @@ impl SizedHost {
         self.before = *stats;
         TcpSample {
             at: stats.at,
-            bytes: stats.sender.acked_bytes,
+            bytes_acked: stats.sender.acked_bytes,
             smoothed_rtt: self.rtt,
             min_rtt: stats.sender.rtt_min,
             send_buffer: self.buffer,
@@ -269,8 +269,8 @@ fn receive(cell: SizingPath, time: Duration, watched: bool) -> (u64, Vec<u64>) {
         let stats = simulation.flow(0);
         let look = TcpSample {
             at: stats.at,
-            bytes: stats.delivered_bytes,
-            smoothed_rtt: stats.since(&before).mean_rtt().unwrap_or_default(),
+            bytes_received: stats.delivered_bytes,
+            receiver_rtt: stats.since(&before).mean_rtt().unwrap_or_default(),
             min_rtt: stats.sender.rtt_min,
             receive_buffer: buffer,
             receive_window: window_of_buffer(buffer),

@@ -74,7 +74,7 @@ impl Shipper {
         let look = |stream| TcpSample {
             stream,
             at: self.now,
-            bytes: self.answered / self.connections,
+            bytes_acked: self.answered / self.connections,
             smoothed_rtt: self.round_trip(),
             min_rtt: ANSWER,
             unsent: CREDIT,

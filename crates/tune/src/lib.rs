@@ -20,49 +20,52 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use tune::look::Look;
-//! use tune::streams::auto::{Auto, Limits, Scene, Step};
+//! use tune::sample::TcpSample;
+//! use tune::streams::auto::{AutoLimits, AutoTuner, TransferSample, TransferSetting};
 //!
-//! let mut auto = Auto::new(
-//!     Limits { least: 1, most: 16, congestion: Vec::new(), pace: false },
-//!     1,
-//! );
-//! let (mut at, mut moved, mut streams) = (Duration::ZERO, 0, 1);
+//! let limits = AutoLimits {
+//!     min_streams: 1,
+//!     max_streams: 16,
+//!     congestion_controls: Vec::new(),
+//!     may_pace: false,
+//! };
+//! let mut tuner = AutoTuner::new(limits, 1);
+//! let (mut at, mut bytes_moved, mut streams) = (Duration::ZERO, 0, 1);
 //! while at < Duration::from_secs(2) {
-//!     // The program's own wait; then its own look at each connection. Here every one is held by a
-//!     // window of 1 MB on a path of 50 ms.
-//!     let wait = auto.due();
+//!     // The program waits and then samples each connection. Here a window of 1 MB limits every
+//!     // connection on a path of 50 ms.
+//!     let wait = tuner.next_sample_in();
 //!     at += wait;
-//!     moved += 20_000 * wait.as_millis() as u64 * u64::from(streams);
-//!     let look = |stream| Look {
+//!     bytes_moved += 20_000 * wait.as_millis() as u64 * u64::from(streams);
+//!     let sample = |stream| TcpSample {
 //!         stream,
 //!         at,
-//!         bytes: moved / u64::from(streams),
-//!         rtt: Duration::from_millis(50),
+//!         bytes_acked: bytes_moved / u64::from(streams),
+//!         smoothed_rtt: Duration::from_millis(50),
 //!         min_rtt: Duration::from_millis(50),
 //!         peer_window: 1_000_000,
-//!         busy: at,
+//!         busy_time: at,
 //!         rwnd_limited: at,
-//!         ..Look::default()
+//!         ..TcpSample::default()
 //!     };
-//!     let looks: Vec<Look> = (0..u64::from(streams)).map(look).collect();
-//!     let decisions = auto.on_scene(&Scene {
+//!     let samples: Vec<TcpSample> = (0..u64::from(streams)).map(sample).collect();
+//!     let decisions = tuner.on_sample(&TransferSample {
 //!         at,
-//!         moved,
-//!         left: None,
-//!         looks: &looks,
-//!         opening: 0,
-//!         congestion: "cubic",
+//!         bytes_moved,
+//!         bytes_left: None,
+//!         streams: &samples,
+//!         streams_opening: 0,
+//!         congestion_control: "cubic",
 //!         rate_limit: None,
 //!     });
 //!     for decision in decisions {
-//!         if let Some(Step::Streams(wanted)) = decision.step {
+//!         if let Some(TransferSetting::Streams(wanted)) = decision.setting {
 //!             streams = wanted;
 //!         }
 //!     }
 //! }
 //! assert_eq!(streams, 16);
-//! assert_eq!(auto.verdict().limiter.name(), "receive window");
+//! assert_eq!(tuner.verdict().limiter.name(), "receive window");
 //! ```
 //!
 //! `examples/log_shipper.rs` tunes the connections of a program that ships logs.

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use data::job::{StreamSample, TransferControl};
+use data::job::TransferControl;
 use tune::limiter::Limiter;
+use tune::sample::TcpSample;
 use tune::sizing;
 use tune::streams::auto;
 
@@ -98,7 +99,7 @@ impl SafeByteCount {
         Self::told(move || {
             let streams = control.sample_streams();
             // The kernel counts the connection's SYN as a byte.
-            let payload = streams.iter().map(|s| s.info.bytes_acked.saturating_sub(1));
+            let payload = streams.iter().map(|s| s.bytes_acked.saturating_sub(1));
             let now = payload.sum::<u64>().min(control.bytes());
             // A connection that is closed is not in the sample any more.
             before + most.fetch_max(now, Ordering::Relaxed).max(now)
@@ -248,13 +249,13 @@ impl FileMeter {
 
     /// What limits this file, whose streams are these: what the policy that watches them found, or else
     /// what a look at them tells.
-    pub(crate) fn limiter(&self, streams: &[StreamSample]) -> Limiter {
+    pub(crate) fn limiter(&self, streams: &[TcpSample]) -> Limiter {
         let watched = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
         watched.unwrap_or_else(|| socket_stats::limiter(streams))
     }
 
     /// The kernel's view of this file's streams.
-    pub(crate) fn sample(&self) -> Vec<StreamSample> {
+    pub(crate) fn sample(&self) -> Vec<TcpSample> {
         let control = lock(&self.state).control.clone();
         control.map_or_else(Vec::new, |c| c.sample_streams())
     }

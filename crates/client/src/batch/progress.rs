@@ -85,7 +85,7 @@ impl ProgressSampler {
             seen.streams += streams.len() as u64;
             for stream in &streams {
                 seen.buffer = seen.buffer.max(socket_stats::buffer(stream));
-                seen.memory += stream.memory.held();
+                seen.memory += stream.socket_memory();
             }
             let Some(trace) = &ctx.trace else {
                 continue;
@@ -139,7 +139,7 @@ fn write_decisions(ctx: &BatchContext, trace: Option<&TraceFile>) {
             match &decided.decision {
                 TuningDecision::Buffers(decision) => trace.decided(time, &decided.file, decision),
                 TuningDecision::Streams(decision) => {
-                    trace.streams_decided(time, &decided.file, decision);
+                    trace.streams_decided(time, &decided.file, decision)
                 }
             }
         }

@@ -193,7 +193,7 @@ impl ClientSession {
     /// the kernel saw, at most what the TCP handshake took.
     pub fn rtt(&self) -> Duration {
         let kernel = tcp_info::tcp_info(self.control.transport().as_fd())
-            .map(|info| Duration::from_micros(u64::from(info.min_rtt_us)))
+            .map(|info| info.min_rtt)
             .unwrap_or_default();
         if kernel.is_zero() {
             self.handshake_rtt

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use data::job::StreamSample;
 use serde::Serialize;
-use tune::sample::StreamId;
+use tune::sample::{StreamId, TcpSample};
 use tune::sizing::{BufferDecision, BufferSetting};
 use tune::streams::auto::{self, TransferSetting};
 
@@ -25,7 +24,7 @@ pub(super) struct TransferTraceLine<'a> {
     /// Since the previous sample.
     bandwidth: f64,
     /// Largest smoothed round trip.
-    rtt: u32,
+    rtt: u64,
     /// Sum of the streams' windows.
     window: u64,
     /// Largest buffer of a stream in the transfer's direction.
@@ -53,23 +52,24 @@ pub(super) struct StreamTraceLine<'a> {
     bytes: u64,
     /// The kernel's delivery rate (senders; 0 otherwise).
     bandwidth: u64,
-    rtt: u32,
-    min_rtt: u32,
+    rtt: u64,
+    /// [`UNKNOWN_RTT`] while the kernel has measured none.
+    min_rtt: u64,
     /// A receiver's own estimate, with its queueing; 0: none.
-    receive_rtt: u32,
+    receive_rtt: u64,
     /// Congestion window of a sender, announced window of a receiver.
     window: u64,
     /// Window that the peer offers: at a sender, the receiver's.
-    peer_window: u32,
+    peer_window: u64,
     /// Granted in the stream's direction (twice what was asked for); 0 before bytes moved.
     buffer: u64,
     /// Granted for each direction.
-    buffer_send: u32,
-    buffer_receive: u32,
+    buffer_send: u64,
+    buffer_receive: u64,
     /// Memory that the socket holds: queued to send, received and not read.
     memory: u64,
     in_flight: u64,
-    retransmits: u32,
+    retransmits: u64,
     /// Microseconds with data outstanding; of that limited by the peer's window, by the send
     /// buffer.
     busy: u64,
@@ -105,6 +105,14 @@ pub(super) struct StreamDecisionLine<'a> {
     reason: &'a str,
 }
 
+/// `min_rtt` of a stream that has measured none, as Linux shows it.
+const UNKNOWN_RTT: u64 = u32::MAX as u64;
+
+/// A time in whole microseconds.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 pub(super) fn transfer<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> {
     let streams = snapshot.streams;
     let seconds = snapshot.since.as_secs_f64().max(1e-6);
@@ -114,39 +122,46 @@ pub(super) fn transfer<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> 
         file: snapshot.file,
         bytes: snapshot.bytes,
         bandwidth: snapshot.fresh as f64 * 8.0 / seconds,
-        rtt: streams.iter().map(|s| s.info.rtt_us).max().unwrap_or(0),
-        window: streams.iter().map(|s| socket_stats::window(&s.info)).sum(),
+        rtt: streams
+            .iter()
+            .map(|s| micros(s.smoothed_rtt))
+            .max()
+            .unwrap_or(0),
+        window: streams.iter().map(socket_stats::window).sum(),
         buffer: streams.iter().map(socket_stats::buffer).max().unwrap_or(0),
-        memory: streams.iter().map(|s| s.memory.held()).sum(),
+        memory: streams.iter().map(TcpSample::socket_memory).sum(),
         buffer_set: snapshot.buffer_set,
         streams: streams.len(),
         limiter: socket_stats::limiter(streams).name(),
     }
 }
 
-pub(super) fn stream<'a>(snapshot: &TraceSample<'a>, one: &StreamSample) -> StreamTraceLine<'a> {
-    let info = &one.info;
+pub(super) fn stream<'a>(snapshot: &TraceSample<'a>, one: &TcpSample) -> StreamTraceLine<'a> {
     StreamTraceLine {
         sample: "stream",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
         stream: one.stream,
-        bytes: info.bytes_acked.max(info.bytes_received),
-        bandwidth: info.delivery_rate.saturating_mul(8),
-        rtt: info.rtt_us,
-        min_rtt: info.min_rtt_us,
-        receive_rtt: info.rcv_rtt_us,
-        window: socket_stats::window(info),
-        peer_window: info.snd_wnd,
+        bytes: one.bytes_acked.max(one.bytes_received),
+        bandwidth: one.delivery_rate.saturating_mul(8),
+        rtt: micros(one.smoothed_rtt),
+        min_rtt: if one.min_rtt.is_zero() {
+            UNKNOWN_RTT
+        } else {
+            micros(one.min_rtt)
+        },
+        receive_rtt: micros(one.receiver_rtt),
+        window: socket_stats::window(one),
+        peer_window: one.peer_window,
         buffer: socket_stats::buffer(one),
-        buffer_send: one.memory.sndbuf,
-        buffer_receive: one.memory.rcvbuf,
-        memory: one.memory.held(),
-        in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
-        retransmits: info.total_retrans,
-        busy: info.busy_us,
-        rwnd_limited: info.rwnd_limited_us,
-        sndbuf_limited: info.sndbuf_limited_us,
+        buffer_send: one.send_buffer,
+        buffer_receive: one.receive_buffer,
+        memory: one.socket_memory(),
+        in_flight: one.unacked,
+        retransmits: one.retransmits,
+        busy: micros(one.busy_time),
+        rwnd_limited: micros(one.rwnd_limited),
+        sndbuf_limited: micros(one.sndbuf_limited),
     }
 }
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use data::job::StreamSample;
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use serde::Serialize;
+use tune::sample::TcpSample;
 use tune::sizing::BufferDecision;
 use tune::streams::auto;
 
@@ -40,7 +40,7 @@ pub(crate) struct TraceSample<'a> {
     /// Pinned buffer, bytes.
     pub(crate) buffer_set: Option<u64>,
     /// The streams.
-    pub(crate) streams: &'a [StreamSample],
+    pub(crate) streams: &'a [TcpSample],
 }
 
 impl TraceFile {

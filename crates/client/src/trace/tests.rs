@@ -1,6 +1,5 @@
-use data::os::TcpInfo;
-use data::os::tcp_info::SocketMemory;
 use tune::limiter::Limiter;
+use tune::sample::TcpSample;
 use tune::sizing::BufferSetting;
 use tune::streams::auto::TransferSetting;
 
@@ -29,24 +28,17 @@ fn two_runs_do_not_write_one_trace() {
 
 #[test]
 fn one_line_a_stream_and_one_a_transfer() {
-    let info = TcpInfo {
-        bytes_acked: 5_000_000,
-        snd_cwnd: 10,
-        snd_mss: 1_448,
-        rtt_us: 50_000,
-        busy_us: 100,
-        rwnd_limited_us: 90,
-        ..TcpInfo::default()
-    };
-    let sender = |stream, wmem_queued| StreamSample {
+    let sender = |stream, send_queue_memory| TcpSample {
         stream,
-        info,
-        memory: SocketMemory {
-            rmem_alloc: 0,
-            rcvbuf: 131_072,
-            sndbuf: 4_194_304,
-            wmem_queued,
-        },
+        bytes_acked: 5_000_000,
+        cwnd: 14_480,
+        smoothed_rtt: Duration::from_millis(50),
+        busy_time: Duration::from_micros(100),
+        rwnd_limited: Duration::from_micros(90),
+        send_buffer: 4_194_304,
+        send_queue_memory,
+        receive_buffer: 131_072,
+        ..TcpSample::default()
     };
     let lines = written(|trace| {
         trace.write(&TraceSample {

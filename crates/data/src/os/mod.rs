@@ -12,8 +12,6 @@ pub mod wake;
 pub(crate) mod writeback;
 pub mod zerocopy;
 
-pub use tcp_info::TcpInfo;
-
 /// Buffers of at least this size get their own mapping, bytes.
 #[cfg(target_env = "gnu")]
 const MMAP_THRESHOLD: libc::c_int = 4 << 20;

@@ -1,94 +1,54 @@
-//! TCP_INFO and SO_MEMINFO, read by the length the running kernel returns.
+//! TCP_INFO and SO_MEMINFO, read into a [`TcpSample`] by the length that the running kernel returns.
 //!
-//! The structs of libc are older than the kernel's; fields are therefore taken from the raw bytes
-//! at the offsets of linux/tcp.h, which only ever grows at its end.
+//! The structs of libc are older than the kernel's. The fields are therefore taken from the raw bytes
+//! at their offsets in linux/tcp.h, which only ever grows at its end.
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use tune::sample::TcpSample;
 
 use super::sockopt;
 
-/// The fields of Linux `tcp_info` that longhaul uses; absent ones (older kernels) are 0.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[allow(
-    missing_docs,
-    reason = "named as in linux/tcp.h, without the tcpi_ prefix"
-)]
-pub struct TcpInfo {
-    pub state: u8,
-    pub ca_state: u8,
-    pub snd_wscale: u8,
-    pub rcv_wscale: u8,
-    pub snd_mss: u32,
-    pub rcv_mss: u32,
-    pub unacked: u32,
-    pub sacked: u32,
-    pub lost: u32,
-    pub retrans: u32,
-    pub rtt_us: u32,
-    pub rttvar_us: u32,
-    pub snd_ssthresh: u32,
-    pub snd_cwnd: u32,
-    pub rcv_rtt_us: u32,
-    pub rcv_space: u32,
-    pub total_retrans: u32,
-    pub pacing_rate: u64,
-    pub bytes_acked: u64,
-    pub bytes_received: u64,
-    pub notsent_bytes: u32,
-    pub min_rtt_us: u32,
-    pub delivery_rate: u64,
-    pub busy_us: u64,
-    pub rwnd_limited_us: u64,
-    pub sndbuf_limited_us: u64,
-    pub bytes_sent: u64,
-    pub bytes_retrans: u64,
-    pub snd_wnd: u32,
-    /// Before Linux 6.2, which does not tell it, `rcv_ssthresh`: the most that it would be.
-    pub rcv_wnd: u32,
-}
+/// `tcpi_snd_ssthresh` of a connection that never saw a loss (TCP_INFINITE_SSTHRESH, linux/tcp.h).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// Memory of a socket as SO_MEMINFO tells it, bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SocketMemory {
-    /// Received and not yet read.
-    pub rmem_alloc: u32,
-    /// Receive buffer granted.
-    pub rcvbuf: u32,
-    /// Send buffer granted.
-    pub sndbuf: u32,
-    /// Queued to send.
-    pub wmem_queued: u32,
-}
+/// `tcpi_min_rtt` of a connection that has measured none.
+const UNKNOWN_RTT: u32 = u32::MAX;
 
-impl SocketMemory {
-    /// Memory that the socket's two queues hold now, bytes.
-    pub fn held(&self) -> u64 {
-        u64::from(self.rmem_alloc) + u64::from(self.wmem_queued)
-    }
-}
-
-/// `state` of a connection that is open in both directions.
+/// `tcpi_state` of a connection that is open in both directions.
 pub const ESTABLISHED: u8 = 1;
-/// `state` after our FIN was sent but not acknowledged.
+/// `tcpi_state` after our FIN was sent but not acknowledged.
 pub const FIN_WAIT1: u8 = 4;
-/// `state` after the peer's FIN came before ours.
+/// `tcpi_state` after the peer's FIN came before ours.
 pub const CLOSE_WAIT: u8 = 8;
-/// `state` while our FIN, sent after the peer's, waits for its acknowledgement.
+/// `tcpi_state` while our FIN, sent after the peer's, waits for its acknowledgement.
 pub const LAST_ACK: u8 = 9;
-/// `state` while both ends' FINs crossed and ours waits for its acknowledgement.
+/// `tcpi_state` while both ends' FINs crossed and ours waits for its acknowledgement.
 pub const CLOSING: u8 = 11;
 
 /// More than any kernel returns today (280 bytes in 6.18).
 const ROOM: usize = 512;
 
-/// A raw answer: `tcp_info` is native-endian.
+/// Bytes of a socket option as the kernel wrote them; numbers in them are native-endian. A field
+/// beyond the returned length, which an older kernel does not have, reads as zero.
 struct RawOptionValue {
     bytes: [u8; ROOM],
     len: usize,
 }
 
 impl RawOptionValue {
+    fn read(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<Self> {
+        let mut bytes = [0; ROOM];
+        let len = sockopt::get(fd, level, name, &mut bytes)?;
+        Ok(Self { bytes, len })
+    }
+
+    fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::read(fd, libc::IPPROTO_TCP, libc::TCP_INFO)
+    }
+
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut out = [0; N];
         if at + N <= self.len {
@@ -108,68 +68,88 @@ impl RawOptionValue {
     fn u64(&self, at: usize) -> u64 {
         u64::from_ne_bytes(self.array(at))
     }
-}
 
-fn read(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<RawOptionValue> {
-    let mut bytes = [0; ROOM];
-    let len = sockopt::get(fd, level, name, &mut bytes)?;
-    Ok(RawOptionValue { bytes, len })
-}
+    /// A count of 32 bits.
+    fn count(&self, at: usize) -> u64 {
+        self.u32(at).into()
+    }
 
-/// TCP_INFO of a socket. One call costs about half a microsecond.
-pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
-    read(fd, libc::IPPROTO_TCP, libc::TCP_INFO).map(|raw| parse(&raw))
-}
+    /// A time of 32 bits, in microseconds.
+    fn micros(&self, at: usize) -> Duration {
+        Duration::from_micros(self.count(at))
+    }
 
-fn parse(raw: &RawOptionValue) -> TcpInfo {
-    let scales = raw.u8(6);
-    TcpInfo {
-        state: raw.u8(0),
-        ca_state: raw.u8(1),
-        snd_wscale: scales & 0x0f,
-        rcv_wscale: scales >> 4,
-        snd_mss: raw.u32(16),
-        rcv_mss: raw.u32(20),
-        unacked: raw.u32(24),
-        sacked: raw.u32(28),
-        lost: raw.u32(32),
-        retrans: raw.u32(36),
-        rtt_us: raw.u32(68),
-        rttvar_us: raw.u32(72),
-        snd_ssthresh: raw.u32(76),
-        snd_cwnd: raw.u32(80),
-        rcv_rtt_us: raw.u32(92),
-        rcv_space: raw.u32(96),
-        total_retrans: raw.u32(100),
-        pacing_rate: raw.u64(104),
-        bytes_acked: raw.u64(120),
-        bytes_received: raw.u64(128),
-        notsent_bytes: raw.u32(144),
-        min_rtt_us: raw.u32(148),
-        delivery_rate: raw.u64(160),
-        busy_us: raw.u64(168),
-        rwnd_limited_us: raw.u64(176),
-        sndbuf_limited_us: raw.u64(184),
-        bytes_sent: raw.u64(200),
-        bytes_retrans: raw.u64(208),
-        snd_wnd: raw.u32(228),
-        rcv_wnd: if raw.len >= 236 {
-            raw.u32(232)
-        } else {
-            raw.u32(64)
-        },
+    /// A time of 64 bits, in microseconds.
+    fn long_micros(&self, at: usize) -> Duration {
+        Duration::from_micros(self.u64(at))
     }
 }
 
-/// SO_MEMINFO of a socket.
-pub fn socket_memory(fd: BorrowedFd<'_>) -> io::Result<SocketMemory> {
-    let raw = read(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
-    Ok(SocketMemory {
-        rmem_alloc: raw.u32(0),
-        rcvbuf: raw.u32(4),
-        sndbuf: raw.u32(12),
-        wmem_queued: raw.u32(20),
-    })
+/// TCP_INFO of a socket as a sample, without the fields of SO_MEMINFO and SIOCINQ. One call costs about
+/// half a microsecond.
+pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpSample> {
+    RawOptionValue::tcp_info(fd).map(|raw| sample(&raw))
+}
+
+/// TCP state of a socket (`tcpi_state`).
+pub fn tcp_state(fd: BorrowedFd<'_>) -> io::Result<u8> {
+    RawOptionValue::tcp_info(fd).map(|raw| raw.u8(0))
+}
+
+/// Fills in what SO_MEMINFO tells of the socket's buffers.
+pub fn add_socket_memory(fd: BorrowedFd<'_>, sample: &mut TcpSample) -> io::Result<()> {
+    let raw = RawOptionValue::read(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+    // Indices of SK_MEMINFO_* in linux/sock_diag.h, four bytes each.
+    sample.receive_queue_memory = raw.count(0);
+    sample.receive_buffer = raw.count(4);
+    sample.send_buffer = raw.count(12);
+    sample.send_queue_memory = raw.count(20);
+    Ok(())
+}
+
+/// The sample in a `struct tcp_info`; the numbers are the offsets of its fields.
+fn sample(raw: &RawOptionValue) -> TcpSample {
+    let mss = raw.count(16);
+    let [unacked, sacked, lost, retrans] = [24, 28, 32, 36].map(|at| raw.u32(at));
+    // The kernel's `tcp_packets_in_flight`, of which TCP_INFO shows the parts.
+    let sent = unacked.saturating_add(retrans);
+    let in_flight = sent.saturating_sub(sacked.saturating_add(lost));
+    let min_rtt = Some(raw.u32(148)).filter(|us| *us != UNKNOWN_RTT);
+    let max_receive_window = 65_535 << (raw.u8(6) >> 4);
+    TcpSample {
+        bytes_acked: raw.u64(120),
+        bytes_received: raw.u64(128),
+        bytes_sent: raw.u64(200),
+        smoothed_rtt: raw.micros(68),
+        min_rtt: Duration::from_micros(min_rtt.unwrap_or_default().into()),
+        receiver_rtt: raw.micros(92),
+        unsent: raw.count(144),
+        unacked: u64::from(unacked) * mss,
+        in_flight: u64::from(in_flight) * mss,
+        cwnd: raw.count(80) * mss,
+        in_slow_start: raw.u32(76) >= INFINITE_SSTHRESH,
+        peer_window: raw.count(228),
+        busy_time: raw.long_micros(168),
+        rwnd_limited: raw.long_micros(176),
+        sndbuf_limited: raw.long_micros(184),
+        retransmits: raw.count(100),
+        mss,
+        delivery_rate: raw.u64(160),
+        // The kernel's figure is not yet cut to what the window scale can express.
+        receive_window: announced_window(raw).min(max_receive_window),
+        max_receive_window,
+        ..TcpSample::default()
+    }
+}
+
+/// `tcpi_rcv_wnd`; before Linux 6.2, which does not tell it, `tcpi_rcv_ssthresh`: the most that it would
+/// be.
+fn announced_window(raw: &RawOptionValue) -> u64 {
+    if raw.len >= 236 {
+        raw.count(232)
+    } else {
+        raw.count(64)
+    }
 }
 
 #[cfg(test)]
@@ -177,6 +157,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
+    use tune::limiter::Role;
 
     #[test]
     fn a_live_connection_shows_its_bytes_and_buffers() {
@@ -185,12 +166,25 @@ mod tests {
         let (mut far, _) = listener.accept().unwrap();
         near.write_all(&[7; 5000]).unwrap();
         far.read_exact(&mut [0; 5000]).unwrap();
+        assert_eq!(tcp_state(far.as_fd()).unwrap(), ESTABLISHED);
         let info = tcp_info(far.as_fd()).unwrap();
-        assert_eq!(info.state, ESTABLISHED);
-        assert_eq!(info.bytes_received, 5000);
-        assert!(tcp_info(near.as_fd()).unwrap().snd_mss > 0);
-        let memory = socket_memory(near.as_fd()).unwrap();
-        assert!(memory.sndbuf >= 4096 && memory.rcvbuf >= 2304);
+        assert_eq!(info.bytes(Role::Receiver), 5000);
+        let mut info = tcp_info(near.as_fd()).unwrap();
+        assert!(info.mss > 0);
+        add_socket_memory(near.as_fd(), &mut info).unwrap();
+        assert!(info.send_buffer >= 4096 && info.receive_buffer >= 2304);
+    }
+
+    /// A `tcp_info` of `len` bytes with these 32-bit fields, by their offsets.
+    fn raw(len: usize, fields: &[(usize, u32)]) -> RawOptionValue {
+        let mut raw = RawOptionValue {
+            bytes: [0; ROOM],
+            len,
+        };
+        for (at, value) in fields {
+            raw.bytes[*at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        raw
     }
 
     #[test]
@@ -199,22 +193,48 @@ mod tests {
             bytes: [0xff; ROOM],
             len: 104,
         };
-        let info = parse(&raw);
-        assert_eq!(info.total_retrans, u32::MAX);
-        assert_eq!(info.pacing_rate, 0);
-        assert_eq!(info.snd_wnd, 0);
+        let info = sample(&raw);
+        assert_eq!(info.retransmits, u32::MAX.into());
+        assert_eq!((info.bytes_acked, info.delivery_rate), (0, 0));
+        assert_eq!(info.peer_window, 0);
     }
 
     #[test]
     fn an_old_kernels_window_is_the_most_that_it_would_announce() {
-        let mut raw = RawOptionValue {
-            bytes: [0; ROOM],
-            len: 232,
-        };
-        raw.bytes[64..68].copy_from_slice(&65_536_u32.to_ne_bytes());
-        assert_eq!(parse(&raw).rcv_wnd, 65_536);
-        // One that tells it may announce nothing.
-        raw.len = 236;
-        assert_eq!(parse(&raw).rcv_wnd, 0);
+        let rcv_ssthresh = [(64, 60_000)];
+        assert_eq!(sample(&raw(232, &rcv_ssthresh)).receive_window, 60_000);
+        // A kernel that has `tcpi_rcv_wnd` may announce a window of zero.
+        assert_eq!(sample(&raw(236, &rcv_ssthresh)).receive_window, 0);
+    }
+
+    #[test]
+    fn a_window_is_no_larger_than_its_scale_can_express() {
+        let mut raw = raw(236, &[(232, 5_500_000)]);
+        raw.bytes[6] = 3 << 4;
+        let info = sample(&raw);
+        assert_eq!(
+            (info.receive_window, info.max_receive_window),
+            (524_280, 524_280)
+        );
+    }
+
+    #[test]
+    fn segments_are_counted_in_bytes() {
+        let (unacked, sacked, lost, retrans) = ((24, 10), (28, 2), (32, 3), (36, 1));
+        let fields = [(16, 1000), unacked, sacked, lost, retrans, (80, 20)];
+        let info = sample(&raw(280, &fields));
+        assert_eq!((info.unacked, info.in_flight), (10_000, 6_000));
+        assert_eq!(info.cwnd, 20_000);
+        assert!(!info.in_slow_start);
+        assert!(sample(&raw(280, &[(76, INFINITE_SSTHRESH)])).in_slow_start);
+    }
+
+    #[test]
+    fn a_receiver_without_a_smallest_round_trip_knows_that_of_the_handshake() {
+        let fields = [(68, 50_000), (92, 70_000), (148, UNKNOWN_RTT)];
+        let info = sample(&raw(280, &fields));
+        assert_eq!(info.min_rtt, Duration::ZERO);
+        assert_eq!(info.handshake_rtt(), Duration::from_millis(50));
+        assert_eq!(info.receiver_rtt, Duration::from_millis(70));
     }
 }

@@ -193,8 +193,8 @@ mod tests {
     /// A window of 4 MB that comes in every 100 ms.
     fn full(at: Duration) -> TcpSample {
         TcpSample {
-            bytes: 40_000 * u64::try_from(at.as_millis()).unwrap(),
-            smoothed_rtt: ms(100),
+            bytes_received: 40_000 * u64::try_from(at.as_millis()).unwrap(),
+            receiver_rtt: ms(100),
             min_rtt: ms(100),
             receive_buffer: 6 * MB,
             receive_window: 4_000_000,
@@ -224,7 +224,7 @@ mod tests {
         assert!((310_000_000..330_000_000).contains(&bound.stream_bps));
         // The path becomes slower.
         let slow = |n: u64| TcpSample {
-            bytes: full(ms(1000)).bytes + 1000 * n,
+            bytes_received: full(ms(1000)).bytes_received + 1000 * n,
             ..full(ms(0))
         };
         let mut bound = Some(bound);
@@ -251,7 +251,7 @@ mod tests {
             let at = ms(25 * n);
             // A program that reads 1 MB/s.
             let look = TcpSample {
-                bytes: 1000 * 25 * n,
+                bytes_received: 1000 * 25 * n,
                 receive_queue_memory: 5 * MB,
                 readable: 4 * MB,
                 ..full(at)

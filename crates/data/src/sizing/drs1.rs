@@ -114,7 +114,7 @@ mod tests {
         let mut policy = Drs1Receiver::new(pinned);
         for n in 0..8 {
             let look = TcpSample {
-                bytes: n * arrive,
+                bytes_received: n * arrive,
                 min_rtt: Duration::from_millis(100),
                 receive_buffer: 2 * buffer,
                 ..TcpSample::default()

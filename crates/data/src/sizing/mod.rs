@@ -14,7 +14,6 @@ mod followed_size;
 mod policy;
 mod sizing_thread;
 mod stream_tuning;
-mod tcp_sample;
 
 #[cfg(test)]
 mod fixtures;

@@ -12,7 +12,6 @@ use tune::sample::StreamId;
 use super::SizingStop;
 use super::policy::{BufferPolicy, SampledStream, SizingInput, SizingSample};
 use super::stream_tuning::StreamTuning;
-use super::tcp_sample::look;
 use crate::os::wake;
 use crate::stream::DataStream;
 use crate::transfer::ActiveTransfer;
@@ -131,13 +130,13 @@ impl<'t> SizingThread<'t> {
         let mut held = 0;
         let mut seen = Vec::with_capacity(streams.len());
         for stream in streams {
-            if let Ok(sample) = stream.sample() {
-                held += sample.memory.held();
-                let readable = match self.role {
-                    Role::Receiver => stream.readable_bytes().unwrap_or_default(),
-                    Role::Sender => 0,
-                };
-                let look = look(self.role, at, &sample, readable);
+            if let Ok(mut look) = stream.sample() {
+                held += look.socket_memory();
+                look.at = at;
+                // A sender has nothing to read: the system call is saved.
+                if self.role == Role::Receiver {
+                    look.readable = stream.readable_bytes().unwrap_or_default();
+                }
                 seen.push(SampledStream {
                     stream,
                     sample: look,

@@ -55,7 +55,7 @@ impl AnnouncedReceiver {
     fn finish(self) {
         let largest = 2 * BufferBounds::default().largest;
         for sample in self.running.control.sample_streams() {
-            assert!(u64::from(sample.memory.rcvbuf) <= largest);
+            assert!(sample.receive_buffer <= largest);
         }
         self.running.feed(&self.bytes[FILE_SIZE / 2..]);
         assert!(self.sink.bytes() == self.bytes);

@@ -9,12 +9,13 @@ use std::time::Duration;
 use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
 use data::drs::DrsEndpoint;
 use data::error::DataError;
-use data::job::{StreamSample, TransferControl, TransferSettings};
+use data::job::{TransferControl, TransferSettings};
 use data::os::sockopt::{self, SocketBuffer};
 use proto::command::TransferMode;
 use proto::sizing::BufferSizing;
 use proto::sizing::SocketBuffers;
 use tune::Evidence;
+use tune::sample::TcpSample;
 use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 
 use crate::blocks::{DATA, block, connect};
@@ -146,7 +147,7 @@ fn a_drs1_receiver_grows_its_buffer_and_the_sender_follows() {
 
 /// Receives from a peer that sends a little and then waits. Passes the live stream's sample to
 /// `check` meanwhile.
-fn while_receiving(sizing: BufferSizing, mode: TransferMode, check: impl Fn(&StreamSample)) {
+fn while_receiving(sizing: BufferSizing, mode: TransferMode, check: impl Fn(&TcpSample)) {
     let (mut channel, address) = listen(sizing);
     let control = Arc::new(TransferControl::new());
     let mut settings = settings(mode);
@@ -173,7 +174,7 @@ fn while_receiving(sizing: BufferSizing, mode: TransferMode, check: impl Fn(&Str
     });
 }
 
-fn one_sample(control: &TransferControl) -> StreamSample {
+fn one_sample(control: &TransferControl) -> TcpSample {
     let mut sample = None;
     until("there is a stream", || {
         sample = control.sample_streams().pop();
@@ -189,11 +190,11 @@ fn small_initial_buffers_keep_a_large_window_scale() {
         for sizing in [BufferSizing::Drs1, BufferSizing::Drs] {
             while_receiving(sizing, mode, |sample| {
                 // The kernel advertises half of a buffer at first, and scales for that.
-                let ceiling = 65_536 << sample.info.rcv_wscale;
+                let ceiling = sample.max_receive_window / 65_535 * 65_536;
                 assert!(ceiling >= granted, "{sample:?} {granted}");
-                assert_eq!(u64::from(sample.memory.rcvbuf), INITIAL);
+                assert_eq!(sample.receive_buffer, INITIAL);
                 // A window larger than the buffer would make the kernel drop arriving data.
-                assert!(u64::from(sample.info.rcv_wnd) <= INITIAL, "{sample:?}");
+                assert!(sample.receive_window <= INITIAL, "{sample:?}");
             });
         }
     }
@@ -203,13 +204,10 @@ fn small_initial_buffers_keep_a_large_window_scale() {
 fn auto_sets_no_buffer_before_the_handshake() {
     let untouched = AtomicU64::new(0);
     while_receiving(BufferSizing::Kernel, TransferMode::Stream, |sample| {
-        untouched.store(sample.info.rcv_wscale.into(), Ordering::SeqCst);
+        untouched.store(sample.max_receive_window, Ordering::SeqCst);
     });
     while_receiving(BufferSizing::Auto, TransferMode::Stream, |sample| {
-        assert_eq!(
-            u64::from(sample.info.rcv_wscale),
-            untouched.load(Ordering::SeqCst)
-        );
+        assert_eq!(sample.max_receive_window, untouched.load(Ordering::SeqCst));
     });
 }
 
@@ -245,7 +243,7 @@ fn while_sending(
 fn await_send_buffers(control: &TransferControl, reported: u64) {
     until(&format!("all send buffers are {reported}"), || {
         let samples = control.sample_streams();
-        let mut sizes = samples.iter().map(|s| u64::from(s.memory.sndbuf));
+        let mut sizes = samples.iter().map(|s| s.send_buffer);
         sizes.all(|size| size == reported)
     });
 }

@@ -120,7 +120,7 @@ impl AutoTransfer {
         for decision in &decisions {
             match decision.setting {
                 Some(TransferSetting::Streams(streams)) => {
-                    self.set_streams(simulation, streams as usize);
+                    self.set_streams(simulation, streams as usize)
                 }
                 Some(TransferSetting::PacingRate(pace)) => self.pace = pace,
                 Some(TransferSetting::CongestionControl(_)) | None => {}
@@ -181,7 +181,7 @@ impl AutoStream {
         TcpSample {
             stream: self.flow as u64,
             at,
-            bytes: sender.acked_bytes,
+            bytes_acked: sender.acked_bytes,
             smoothed_rtt: self.rtt,
             min_rtt: sender.rtt_min,
             send_buffer: 64 << 20,

@@ -221,7 +221,7 @@ impl DrsTransfer {
     fn look(&mut self, simulation: &mut Simulation) {
         let looks = self.looks(simulation);
         let at = simulation.now() - self.begun;
-        let arrived = looks.iter().map(|look| look.bytes).sum();
+        let arrived = looks.iter().map(|look| look.bytes_received).sum();
         self.course.push((at, arrived));
         let (resize, tell) = match &mut self.sizing {
             SizingLoop::Static => return,
@@ -260,7 +260,7 @@ impl DrsTransfer {
             TcpSample {
                 stream: id,
                 at: simulation.now() - self.begun,
-                bytes: flow.delivered_bytes,
+                bytes_received: flow.delivered_bytes,
                 min_rtt: flow.min_rtt().unwrap_or_default(),
                 receive_buffer: 2 * stream.receive,
                 receive_window: window(self.window, stream.receive),

@@ -8,8 +8,7 @@ use units::{bytes_in, show};
 use super::rate_meter::Rtt;
 use super::stream_interval::StreamInterval;
 use crate::limiter::{Limiter, Role};
-use crate::sample::TcpSample;
-use crate::sample::max_in_flight;
+use crate::sample::{IntervalStats, TcpSample, max_in_flight};
 
 /// Limit of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +51,7 @@ impl Bottleneck {
 
     /// In plain words, with the figures of the look that it was seen at.
     pub(crate) fn describe(self, role: Role, look: &TcpSample, rate: u64) -> String {
-        let trip = Rtt::of_sample(look);
+        let trip = Rtt::of_sample(look, role);
         let speed = show::bits(rate.saturating_mul(8));
         match self {
             Self::Unknown => "nothing moved yet".to_owned(),
@@ -144,10 +143,7 @@ pub(crate) struct BottleneckClassifier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClassifiedInterval {
     pub(crate) bottleneck: Bottleneck,
-    /// Over this time.
-    pub(crate) time: Duration,
-    /// At this rate, bytes per second.
-    pub(crate) rate: u64,
+    pub(crate) stats: IntervalStats,
 }
 
 /// Differences over less are chance.
@@ -159,7 +155,7 @@ impl BottleneckClassifier {
     /// Takes a look; a verdict when the time is up and something moved.
     pub(crate) fn on_sample(&mut self, role: Role, look: &TcpSample) -> Option<ClassifiedInterval> {
         let Some(spell) = &mut self.spell else {
-            self.spell = Some(StreamInterval::new(look));
+            self.spell = Some(StreamInterval::new(role, look));
             return None;
         };
         spell.on_sample(look);
@@ -169,33 +165,31 @@ impl BottleneckClassifier {
         let idle = look.unsent == 0 && look.in_flight < look.cwnd / 10 * 7;
         self.idle += u32::from(idle && !is_send_buffer_full(look));
         self.backed_up += u32::from(is_receive_buffer_backed_up(look));
-        let time = spell.time();
-        if time < SHORTEST.max(spell.rtt().smoothed * 2) || self.looks < FEWEST {
+        let stats = spell.stats();
+        if stats.time < SHORTEST.max(spell.rtt().smoothed * 2) || self.looks < FEWEST {
             return None;
         }
         let class = match role {
             Role::Sender => self.classify_sender(&spell, look),
-            Role::Receiver => self.classify_receiver(look, spell.rtt(), spell.rate()),
+            Role::Receiver => self.classify_receiver(look, spell.rtt(), stats.rate()),
         };
         *self = Self {
-            spell: Some(StreamInterval::new(look)),
+            spell: Some(StreamInterval::new(role, look)),
             ..Self::default()
         };
-        (spell.bytes() > 0).then_some(ClassifiedInterval {
+        (stats.bytes > 0).then_some(ClassifiedInterval {
             bottleneck: class,
-            time,
-            rate: spell.rate(),
+            stats,
         })
     }
 
     fn classify_sender(&self, spell: &StreamInterval, look: &TcpSample) -> Bottleneck {
-        let (first, trip) = (&spell.first, spell.rtt());
-        let busy = look.busy_time.saturating_sub(first.busy_time);
-        let held = look.rwnd_limited.saturating_sub(first.rwnd_limited);
+        let (stats, trip) = (spell.stats(), spell.rtt());
+        let (busy, held) = (stats.busy_time, stats.rwnd_limited);
         if !busy.is_zero() && held * 10 > busy * 3 {
             return Bottleneck::ReceiveWindow;
         }
-        if self.pressed * 2 >= self.looks && explains_rate_by_send_buffer(look, trip, spell.rate())
+        if self.pressed * 2 >= self.looks && explains_rate_by_send_buffer(look, trip, stats.rate())
         {
             return if spell.fills_path() {
                 Bottleneck::Link
@@ -203,13 +197,13 @@ impl BottleneckClassifier {
                 Bottleneck::SendBuffer
             };
         }
-        if busy * 10 < spell.time() * 7 || self.idle * 3 >= self.looks * 2 {
+        if busy * 10 < stats.time * 7 || self.idle * 3 >= self.looks * 2 {
             return Bottleneck::SenderApp;
         }
         if trip.is_congested() {
             return Bottleneck::Link;
         }
-        if look.retransmits > first.retransmits {
+        if stats.has_losses() {
             return Bottleneck::Loss;
         }
         if look.in_slow_start {

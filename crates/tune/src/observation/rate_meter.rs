@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use units::bytes_per_second;
-
+use crate::limiter::Role;
 use crate::sample::TcpSample;
 
 /// Shorter rounds measure bursts.
@@ -19,15 +18,17 @@ pub(crate) struct Rtt {
 }
 
 impl Rtt {
-    pub(crate) fn of_sample(look: &TcpSample) -> Self {
-        let base = if look.min_rtt.is_zero() {
-            look.smoothed_rtt
-        } else {
-            look.min_rtt
+    /// The round trip that an end with this role sees.
+    pub(crate) fn of_sample(look: &TcpSample, role: Role) -> Self {
+        let smoothed = match role {
+            Role::Sender => look.smoothed_rtt,
+            Role::Receiver => look.receiver_rtt,
         };
+        let known = look.handshake_rtt();
+        let base = if known.is_zero() { smoothed } else { known };
         Self {
             min: base,
-            smoothed: look.smoothed_rtt.max(base),
+            smoothed: smoothed.max(base),
         }
     }
 
@@ -56,27 +57,27 @@ impl Rtt {
 /// Rates over the last rounds, bytes per second.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RateMeter {
-    from: Option<(Duration, u64)>,
+    from: Option<TcpSample>,
     recent: [u64; 3],
     best: u64,
 }
 
 impl RateMeter {
     /// Takes a look; a round ends when a round trip has passed.
-    pub(crate) fn on_sample(&mut self, look: &TcpSample, trip: Rtt) {
-        let Some((at, bytes)) = self.from else {
-            self.from = Some((look.at, look.bytes));
+    pub(crate) fn on_sample(&mut self, role: Role, look: &TcpSample, trip: Rtt) {
+        let Some(from) = &self.from else {
+            self.from = Some(*look);
             return;
         };
-        let time = look.at.saturating_sub(at);
-        if time < trip.smoothed.max(SHORTEST_ROUND) {
+        let stats = look.since(from, role);
+        if stats.time < trip.smoothed.max(SHORTEST_ROUND) {
             return;
         }
-        let rate = bytes_per_second(look.bytes.saturating_sub(bytes), time);
+        let rate = stats.rate();
         self.recent = [rate, self.recent[0], self.recent[1]];
         // Bytes that waited for a lost segment count all at once when it comes.
         self.best = self.best.max(rate.min(self.recent[1]));
-        self.from = Some((look.at, look.bytes));
+        self.from = Some(*look);
     }
 
     /// The last round's.
@@ -106,7 +107,7 @@ mod tests {
     fn look(at: Duration, bytes: u64) -> TcpSample {
         TcpSample {
             at,
-            bytes,
+            bytes_acked: bytes,
             smoothed_rtt: ms(100),
             ..TcpSample::default()
         }
@@ -123,7 +124,7 @@ mod tests {
             (200, 11_000),
         ] {
             let look = look(ms(at), bytes);
-            meter.on_sample(&look, Rtt::of_sample(&look));
+            meter.on_sample(Role::Sender, &look, Rtt::of_sample(&look, Role::Sender));
         }
         let rates = (meter.latest(), meter.best_recent(), meter.best());
         assert_eq!(rates, (10_000, 100_000, 10_000));

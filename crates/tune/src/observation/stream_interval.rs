@@ -2,93 +2,76 @@
 
 use std::time::Duration;
 
-use units::bytes_per_second;
-
 use super::rate_meter::Rtt;
-use crate::sample::TcpSample;
+use crate::limiter::Role;
+use crate::sample::{IntervalStats, TcpSample};
 
 /// Shortest time between acknowledgements that says anything about a rate.
 const SHORTEST_STEP: Duration = Duration::from_millis(5);
 
-/// Looks from a first one on.
+/// Samples of one stream from a first one on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamInterval {
-    pub(crate) first: TcpSample,
-    /// When bytes were last counted, and how many there were.
-    counted: (Duration, u64),
-    last: (Duration, u64),
-    /// The best rate between two looks, bytes per second.
+    role: Role,
+    first: TcpSample,
+    last: TcpSample,
+    /// The sample up to which the peak rate is known.
+    counted: TcpSample,
+    /// Highest rate between two samples, bytes per second.
     peak: u64,
+    /// Sum of the smoothed round trips of all samples.
     trips: Duration,
     looks: u32,
-    /// Segments were sent again: what is acknowledged then jumps when a gap is filled.
-    resent: bool,
 }
 
 impl StreamInterval {
-    pub(crate) fn new(look: &TcpSample) -> Self {
+    pub(crate) fn new(role: Role, look: &TcpSample) -> Self {
         Self {
+            role,
             first: *look,
-            counted: (look.at, look.bytes),
-            last: (look.at, look.bytes),
+            last: *look,
+            counted: *look,
             peak: 0,
-            trips: Rtt::of_sample(look).smoothed,
+            trips: Rtt::of_sample(look, role).smoothed,
             looks: 1,
-            resent: false,
         }
     }
 
     pub(crate) fn on_sample(&mut self, look: &TcpSample) {
-        self.last = (look.at, look.bytes);
-        self.trips += Rtt::of_sample(look).smoothed;
+        self.last = *look;
+        self.trips += Rtt::of_sample(look, self.role).smoothed;
         self.looks = self.looks.saturating_add(1);
-        self.resent = look.retransmits > self.first.retransmits;
-        let step = look.at.saturating_sub(self.counted.0);
-        if step >= SHORTEST_STEP {
-            let rate = bytes_per_second(look.bytes.saturating_sub(self.counted.1), step);
-            self.peak = self.peak.max(rate);
-            self.counted = self.last;
+        let step = look.since(&self.counted, self.role);
+        if step.time >= SHORTEST_STEP {
+            self.peak = self.peak.max(step.rate());
+            self.counted = *look;
         }
     }
 
-    /// How long it has been.
-    pub(crate) fn time(&self) -> Duration {
-        self.last.0.saturating_sub(self.first.at)
+    /// Difference of the last sample to the first.
+    pub(crate) fn stats(&self) -> IntervalStats {
+        self.last.since(&self.first, self.role)
     }
 
-    /// How many, the first included.
+    /// Number of samples, the first included.
     pub(crate) fn samples(&self) -> u32 {
         self.looks
     }
 
-    /// Bytes moved.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.last.1.saturating_sub(self.first.bytes)
-    }
-
-    /// The mean rate, bytes per second.
-    pub(crate) fn rate(&self) -> u64 {
-        bytes_per_second(self.bytes(), self.time())
-    }
-
-    /// The mean round trip.
+    /// Mean round trip.
     pub(crate) fn rtt(&self) -> Rtt {
-        let base = Rtt::of_sample(&self.first).min;
+        let base = Rtt::of_sample(&self.first, self.role).min;
         Rtt {
             min: base,
             smoothed: (self.trips / self.looks).max(base),
         }
     }
 
-    /// Segments were sent again meanwhile.
-    pub(crate) fn has_retransmits(&self) -> bool {
-        self.resent
-    }
-
     /// The path is no faster than this stream: packets queue, and they arrive evenly. A sender
     /// without pacing makes queues of its own bursts, but then the path idles between them.
     pub(crate) fn fills_path(&self) -> bool {
-        self.rtt().has_queue() && (self.resent || self.peak / 5 < self.rate() / 4)
+        let stats = self.stats();
+        self.rtt().has_queue() && (stats.has_losses() || self.peak / 5 < stats.rate() / 4)
     }
 }
 
@@ -99,12 +82,12 @@ mod tests {
     fn spell(rtt: u64, arrived: impl Fn(u64) -> u64) -> StreamInterval {
         let look = |n| TcpSample {
             at: Duration::from_millis(25 * n),
-            bytes: arrived(n),
+            bytes_acked: arrived(n),
             smoothed_rtt: Duration::from_millis(rtt),
             min_rtt: Duration::from_millis(100),
             ..TcpSample::default()
         };
-        let mut spell = StreamInterval::new(&look(0));
+        let mut spell = StreamInterval::new(Role::Sender, &look(0));
         (1..=8).for_each(|n| spell.on_sample(&look(n)));
         spell
     }
@@ -114,7 +97,7 @@ mod tests {
         let even = |n| n * 25_000;
         let full = spell(120, even);
         assert_eq!(
-            (full.rate(), full.time()),
+            (full.stats().rate(), full.stats().time),
             (1_000_000, Duration::from_millis(200))
         );
         assert!(full.fills_path());

@@ -26,15 +26,15 @@ impl ArrivalCounter {
     /// All that has arrived by a look.
     pub(super) fn total_at(&mut self, look: &TcpSample) -> u64 {
         let queued = look.receive_queue_memory / PAYLOAD.1 * PAYLOAD.0;
-        let in_order = look.bytes.saturating_sub(self.bytes);
+        let in_order = look.bytes_received.saturating_sub(self.bytes);
         let more = queued.saturating_sub(self.queued);
         // What is in order and only not read yet cannot be more than what came in order.
         if more > in_order {
             self.beyond = self.beyond.saturating_add(more);
         }
         self.beyond = self.beyond.min(queued);
-        (self.bytes, self.queued) = (look.bytes, queued);
-        look.bytes.saturating_add(self.beyond)
+        (self.bytes, self.queued) = (look.bytes_received, queued);
+        look.bytes_received.saturating_add(self.beyond)
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
         let mut arrived = ArrivalCounter::default();
         let by = |(bytes, receive_queued): &(u64, u64)| {
             arrived.total_at(&TcpSample {
-                bytes: *bytes,
+                bytes_received: *bytes,
                 receive_queue_memory: *receive_queued,
                 ..TcpSample::default()
             })

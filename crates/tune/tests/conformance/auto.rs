@@ -38,25 +38,30 @@ fn any_count() -> impl Strategy<Value = u64> {
 prop_compose! {
     /// A stream as no kernel shows it.
     fn any_look()(
-        times in prop::collection::vec(any_span(), 5),
-        counts in prop::collection::vec(any_count(), 16),
+        times in prop::collection::vec(any_span(), 7),
+        counts in prop::collection::vec(any_count(), 18),
         stream in 0_u64..8, slow_start: bool,
     ) -> TcpSample {
         TcpSample {
             stream,
             at: times[0],
-            bytes: counts[0],
+            bytes_acked: counts[0],
+            bytes_received: counts[15],
+            bytes_sent: counts[16],
             smoothed_rtt: times[1],
             min_rtt: times[2],
+            receiver_rtt: times[5],
             send_buffer: counts[1],
             send_queue_memory: counts[2],
             unsent: counts[3],
+            unacked: counts[17],
             in_flight: counts[4],
             cwnd: counts[5],
             in_slow_start: slow_start,
             peer_window: counts[6],
             busy_time: times[3],
             rwnd_limited: times[4],
+            sndbuf_limited: times[6],
             retransmits: counts[7],
             mss: counts[8],
             delivery_rate: counts[9],

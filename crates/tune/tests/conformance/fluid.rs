@@ -142,7 +142,7 @@ impl FluidDrive {
             TcpSample {
                 stream: stream.id,
                 at,
-                bytes: stream.bytes as u64,
+                bytes_acked: stream.bytes as u64,
                 smoothed_rtt: Duration::from_secs_f64(rtt),
                 min_rtt: Duration::from_secs_f64(path.rtt),
                 send_buffer: 8 << 20,

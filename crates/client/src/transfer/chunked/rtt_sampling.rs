@@ -54,8 +54,8 @@ impl SharedRttAverage {
     }
 }
 
-fn total_retransmits(session: &ClientSession) -> u32 {
-    tcp_info::tcp_info(session.control.transport().as_fd()).map_or(0, |info| info.total_retrans)
+fn total_retransmits(session: &ClientSession) -> u64 {
+    tcp_info::tcp_info(session.control.transport().as_fd()).map_or(0, |info| info.retransmits)
 }
 
 /// A session of its own that sends commands while data flows elsewhere. It ends when dropped.

@@ -265,7 +265,7 @@ fn limits(settings: &TransferSettings, streams: u32) -> AutoLimits {
 fn acknowledged(seen: &[SampledStream]) -> u64 {
     let of = |s: &SampledStream| {
         s.sample
-            .bytes
+            .bytes_acked
             .saturating_sub(s.stream.acknowledged_before())
     };
     seen.iter().map(of).sum()

@@ -40,7 +40,7 @@ impl TestSender {
             stream: Arc::clone(stream),
             sample: TcpSample {
                 stream: stream.id(),
-                bytes: stream.sample().unwrap().info.bytes_acked,
+                bytes_acked: stream.sample().unwrap().bytes_acked,
                 ..TcpSample::default()
             },
         };
@@ -300,7 +300,7 @@ fn what_another_transfer_moved_over_a_connection_does_not_count() {
     let mut sending = TestSender::new(adapting(), 1);
     let (stream, far) = &mut sending.streams[0];
     let mut send = |bytes: &[u8]| {
-        let before = stream.sample().unwrap().info.bytes_acked;
+        let before = stream.sample().unwrap().bytes_acked;
         let expected = before + bytes.len() as u64;
         assert_eq!(
             stream.transport().socket().send(bytes).unwrap(),
@@ -308,7 +308,7 @@ fn what_another_transfer_moved_over_a_connection_does_not_count() {
         );
         far.read_exact(&mut vec![0; bytes.len()]).unwrap();
         for _ in 0..1_000 {
-            if stream.sample().unwrap().info.bytes_acked == expected {
+            if stream.sample().unwrap().bytes_acked == expected {
                 return expected;
             }
             std::thread::sleep(Duration::from_millis(1));

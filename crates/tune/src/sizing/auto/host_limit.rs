@@ -6,10 +6,9 @@ use units::{bytes_in, show};
 
 use super::super::advice::{self, PathSpec, SysctlAdvice};
 use super::super::host_limits::HostBufferLimits;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Role};
 use crate::observation::{ClassifiedInterval, Rtt};
-use crate::sample::TcpSample;
-use crate::sample::max_in_flight;
+use crate::sample::{TcpSample, max_in_flight};
 
 /// A limit is worth a remark from this part of the time on: one in so many.
 const PART: u32 = 5;
@@ -23,6 +22,16 @@ pub(super) enum HostLimit {
     ReceiveBuffer,
     /// Chosen by the SYN.
     WindowScale,
+}
+
+impl HostLimit {
+    /// The end that it limits.
+    fn role(self) -> Role {
+        match self {
+            Self::SendBuffer => Role::Sender,
+            Self::ReceiveBuffer | Self::WindowScale => Role::Receiver,
+        }
+    }
 }
 
 /// A stream that a limit of this host holds back, and that no buffer can help: more streams can.
@@ -41,8 +50,22 @@ pub struct HostBound {
 struct LastHostLimit {
     setting: HostLimit,
     bound: HostBound,
-    buffer: u64,
-    rtt: Duration,
+    look: TcpSample,
+}
+
+impl LastHostLimit {
+    /// The buffer that limits, bytes as reported.
+    fn buffer(&self) -> u64 {
+        match self.setting {
+            HostLimit::SendBuffer => self.look.send_buffer,
+            HostLimit::ReceiveBuffer | HostLimit::WindowScale => self.look.receive_buffer,
+        }
+    }
+
+    /// Round trip without queues.
+    fn rtt(&self) -> Duration {
+        Rtt::of_sample(&self.look, self.setting.role()).min
+    }
 }
 
 /// How long a limit of this host held the stream back.
@@ -63,48 +86,38 @@ impl HostLimitTimes {
         verdict: ClassifiedInterval,
         setting: Option<HostLimit>,
     ) {
-        self.observed += verdict.time;
+        self.observed += verdict.stats.time;
         let Some(setting) = setting else {
             self.bound = None;
             return;
         };
-        self.held += verdict.time;
-        let (limiter, buffer, most) = match setting {
-            HostLimit::SendBuffer => (
-                Limiter::SendBuffer,
-                look.send_buffer,
-                max_in_flight(look.send_buffer),
-            ),
-            HostLimit::ReceiveBuffer | HostLimit::WindowScale => (
-                Limiter::ReceiveWindow,
-                look.receive_buffer,
-                look.receive_window,
-            ),
+        self.held += verdict.stats.time;
+        let (limiter, most) = match setting {
+            HostLimit::SendBuffer => (Limiter::SendBuffer, max_in_flight(look.send_buffer)),
+            HostLimit::ReceiveBuffer | HostLimit::WindowScale => {
+                (Limiter::ReceiveWindow, look.receive_window)
+            }
         };
-        let rtt = Rtt::of_sample(look).min;
+        let rtt = Rtt::of_sample(look, setting.role()).min;
+        let rate = verdict.stats.rate();
         let bound = HostBound {
             limiter,
-            max_in_flight: most.max(bytes_in(verdict.rate, rtt)),
-            stream_bps: verdict.rate.saturating_mul(8),
+            max_in_flight: most.max(bytes_in(rate, rtt)),
+            stream_bps: rate.saturating_mul(8),
         };
         self.bound = Some(bound);
         self.last = Some(LastHostLimit {
             setting,
             bound,
-            buffer,
-            rtt,
+            look: *look,
         });
     }
 
     /// The limit with its remedies, if it held for long enough.
     pub(super) fn remark(&self, caps: &HostBufferLimits) -> Option<String> {
-        let held = self.held * PART >= self.observed;
-        let LastHostLimit {
-            setting,
-            bound,
-            buffer,
-            rtt,
-        } = self.last.filter(|_| held)?;
+        let held = self.last.filter(|_| self.held * PART >= self.observed)?;
+        let LastHostLimit { setting, bound, .. } = held;
+        let rtt = held.rtt();
         let path = PathSpec {
             rate_bps: bound.stream_bps.saturating_mul(HEADROOM),
             rtt,
@@ -127,7 +140,7 @@ impl HostLimitTimes {
         };
         let mut remark = format!(
             "limited by the {what} of this host ({}: {} in flight, {} a stream at {})",
-            show::bytes(buffer),
+            show::bytes(held.buffer()),
             show::bytes(bound.max_in_flight),
             show::bits(bound.stream_bps),
             show::time(rtt)

@@ -16,9 +16,9 @@ const DOUBLINGS: u32 = 6;
 #[derive(Debug, Clone, Copy)]
 struct ClampSetting {
     window: u64,
-    at: Duration,
-    /// The buffer then: when it grows, the kernel forgets the clamp.
-    buffer: u64,
+    /// The sample at which it was set. When the buffer grows beyond what it was then, the kernel
+    /// forgets the clamp.
+    look: TcpSample,
 }
 
 /// One stream's window, in force or not.
@@ -56,22 +56,22 @@ impl ImposedWindow {
     /// The kernel has forgotten the window.
     pub(super) fn is_forgotten(&self, look: &TcpSample) -> bool {
         self.set.is_some_and(|set| {
-            look.receive_buffer > set.buffer || look.receive_window > set.window / 4 * 5
+            look.receive_buffer > set.look.receive_buffer
+                || look.receive_window > set.window / 4 * 5
         })
     }
 
     /// It was set long enough ago to be set again.
     pub(super) fn may_repeat(&self, look: &TcpSample, trip: Rtt) -> bool {
         self.set
-            .is_some_and(|set| look.at.saturating_sub(set.at) >= REPEAT.max(trip.smoothed))
+            .is_some_and(|set| look.at.saturating_sub(set.look.at) >= REPEAT.max(trip.smoothed))
     }
 
     pub(super) fn impose(&mut self, look: &TcpSample, window: u64) -> BufferSetting {
         self.since = None;
         self.set = Some(ClampSetting {
             window,
-            at: look.at,
-            buffer: look.receive_buffer,
+            look: *look,
         });
         BufferSetting::WindowClamp(window)
     }

@@ -83,14 +83,15 @@ impl BufferTuner {
     /// Takes a look. A decision comes when something is to be done, and when the limiter changes.
     /// Looks that are older than the last are ignored.
     pub fn on_sample(&mut self, look: &TcpSample) -> Option<BufferDecision> {
-        let stale = |last: &TcpSample| look.at <= last.at || look.bytes < last.bytes;
+        let role = self.role();
+        let stale = |last: &TcpSample| look.at <= last.at || look.bytes(role) < last.bytes(role);
         if self.last.as_ref().is_some_and(stale) {
             return None;
         }
         self.last = Some(*look);
-        let trip = Rtt::of_sample(look);
-        self.meter.on_sample(look, trip);
-        let verdict = self.tally.on_sample(self.role(), look);
+        let trip = Rtt::of_sample(look, role);
+        self.meter.on_sample(role, look, trip);
+        let verdict = self.tally.on_sample(role, look);
         let verdict = verdict.map(|verdict| self.without_imposed(verdict));
         if let Some(verdict) = verdict {
             let setting = self.host_limit(look, verdict.bottleneck);
@@ -102,8 +103,7 @@ impl BufferTuner {
         }
         let ClassifiedInterval {
             bottleneck: class,
-            rate,
-            ..
+            stats,
         } = verdict?;
         self.standing.is_change(look.at, class).then(|| {
             decision(
@@ -111,7 +111,7 @@ impl BufferTuner {
                 BufferAction {
                     change: None,
                     class,
-                    reason: class.describe(self.role(), look, rate),
+                    reason: class.describe(role, look, stats.rate()),
                 },
             )
         })
@@ -125,7 +125,7 @@ impl BufferTuner {
         let Some(look) = &self.last else {
             return EAGER;
         };
-        let trip = Rtt::of_sample(look);
+        let trip = Rtt::of_sample(look, self.role());
         if trip.min.is_zero() {
             return EAGER;
         }
@@ -193,7 +193,7 @@ impl BufferTuner {
     }
 
     fn host_limit(&self, look: &TcpSample, class: Bottleneck) -> Option<HostLimit> {
-        if Rtt::of_sample(look).is_local() {
+        if Rtt::of_sample(look, self.role()).is_local() {
             return None;
         }
         match (&self.end, class) {

@@ -9,6 +9,7 @@ use units::{bytes_in, bytes_per_second, show};
 use super::super::BufferSetting;
 use super::BufferAction;
 use super::imposed_window::ImposedWindow;
+use crate::limiter::Role;
 use crate::observation::{Bottleneck, Rtt, is_receive_buffer_backed_up};
 use crate::sample::TcpSample;
 
@@ -37,12 +38,11 @@ impl ReaderRate {
             self.from = Some(*look);
             return;
         };
-        let time = look.at.saturating_sub(from.at);
-        if time >= SLOW {
-            let arrived = look.bytes.saturating_sub(from.bytes);
-            let there = arrived.saturating_add(from.readable);
+        let stats = look.since(&from, Role::Receiver);
+        if stats.time >= SLOW {
+            let there = stats.bytes.saturating_add(from.readable);
             let read = there.saturating_sub(look.readable);
-            self.rate = Some(bytes_per_second(read, time));
+            self.rate = Some(bytes_per_second(read, stats.time));
             self.from = Some(*look);
         }
     }

@@ -10,6 +10,7 @@ use super::super::host_limits::HostBufferLimits;
 use super::reader_backlog::ReaderBacklog;
 use super::slow_path_clamp::SlowPathClamp;
 use super::{BufferAction, HostLimit};
+use crate::limiter::Role;
 use crate::observation::{
     Bottleneck, RateMeter, Rtt, fills_receive_window, is_receive_buffer_backed_up,
 };
@@ -24,14 +25,6 @@ const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 const VERIFY: Duration = Duration::from_millis(500);
 /// Autotuning that has not grown a full window for four round trips and this time stands still.
 const STUCK: Duration = Duration::from_millis(300);
-
-/// When a buffer was raised: the bytes that had come, and the window.
-#[derive(Debug, Clone, Copy)]
-struct BeforeRaise {
-    at: Duration,
-    bytes: u64,
-    window: u64,
-}
 
 /// One stream's receive buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,8 +42,8 @@ pub(super) struct ReceiveBufferTuner {
     taken: bool,
     /// The size asked for last, as reported.
     asked: u64,
-    /// Before the buffer was raised, until the window is seen to have followed.
-    unverified: Option<BeforeRaise>,
+    /// The sample at which the buffer was raised, until the window has followed.
+    unverified: Option<TcpSample>,
     /// The size that the kernel made smaller, until it is that large again or was repaired.
     fell_from: Option<u64>,
     /// Raising did not help.
@@ -156,14 +149,15 @@ impl ReceiveBufferTuner {
         caps: &HostBufferLimits,
     ) -> Option<BufferAction> {
         let before = self.unverified?;
-        if look.receive_window > before.window / 100 * 105 {
+        if look.receive_window > before.receive_window / 100 * 105 {
             self.unverified = None;
             return None;
         }
-        let time = look.at.saturating_sub(before.at);
-        let come = look.bytes.saturating_sub(before.bytes);
+        let stats = look.since(&before, Role::Receiver);
         // A window of nothing is one that the kernel does not show.
-        if look.receive_window == 0 || time < VERIFY.max(trip.smoothed * 2) || come < before.window
+        if look.receive_window == 0
+            || stats.time < VERIFY.max(trip.smoothed * 2)
+            || stats.bytes < before.receive_window
         {
             return None;
         }
@@ -173,7 +167,7 @@ impl ReceiveBufferTuner {
         Some(BufferAction {
             change: caps
                 .receive_autotuning
-                .then_some(BufferSetting::RestoreAutotuning(before.window)),
+                .then_some(BufferSetting::RestoreAutotuning(before.receive_window)),
             class: Bottleneck::ReceiveWindow,
             reason: format!(
                 "the window stayed at {} although the buffer was raised to {}; left to the kernel from \
@@ -283,11 +277,7 @@ impl ReceiveBufferTuner {
         let reason = self.reason_to_grow(look, meter.best_recent(), size, caps);
         self.taken = true;
         self.full_since = None;
-        self.unverified = self.unverified.or(Some(BeforeRaise {
-            at: look.at,
-            bytes: look.bytes,
-            window: look.receive_window,
-        }));
+        self.unverified = self.unverified.or(Some(*look));
         Some(BufferAction {
             change: Some(BufferSetting::ReceiveBuffer(size / 2)),
             class: Bottleneck::ReceiveWindow,

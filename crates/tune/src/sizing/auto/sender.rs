@@ -12,11 +12,11 @@ use units::{bytes_in, show};
 use super::super::BufferSetting;
 use super::super::host_limits::HostBufferLimits;
 use super::{BufferAction, HostLimit};
+use crate::limiter::Role;
 use crate::observation::{
     Bottleneck, Rtt, StreamInterval, explains_rate_by_send_buffer, is_send_buffer_full,
 };
-use crate::sample::TcpSample;
-use crate::sample::max_in_flight;
+use crate::sample::{TcpSample, max_in_flight};
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +50,7 @@ impl SendBufferTuner {
         }
         let spell = self.pressed(look)?;
         let trip = spell.rtt();
-        let rate = rate.max(spell.rate());
+        let rate = rate.max(spell.stats().rate());
         if !explains_rate_by_send_buffer(look, trip, rate)
             || self.may_be_full(&spell)
             || !self.has_room(look, caps)
@@ -129,17 +129,17 @@ impl SendBufferTuner {
     fn pressed(&mut self, look: &TcpSample) -> Option<StreamInterval> {
         let waits = is_send_buffer_full(look);
         let Some((spell, waiting)) = &mut self.pressed else {
-            self.pressed = waits.then(|| (StreamInterval::new(look), 1));
+            self.pressed = waits.then(|| (StreamInterval::new(Role::Sender, look), 1));
             return None;
         };
         spell.on_sample(look);
         *waiting += u32::from(waits);
         let (spell, waiting) = (*spell, *waiting);
         let trip = spell.rtt();
-        if spell.time() < trip.smoothed {
+        if spell.stats().time < trip.smoothed {
             return None;
         }
-        self.pressed = waits.then(|| (StreamInterval::new(look), 1));
+        self.pressed = waits.then(|| (StreamInterval::new(Role::Sender, look), 1));
         let pressed = waits && waiting * 2 >= spell.samples() && !trip.is_local();
         if !pressed {
             self.queued = 0;
@@ -155,7 +155,7 @@ impl SendBufferTuner {
             self.queued = 0;
             return false;
         }
-        if spell.has_retransmits() {
+        if spell.stats().has_losses() {
             self.queued = 0;
             return true;
         }

@@ -140,7 +140,7 @@ impl DrsReceiverTuner {
         for look in looks {
             let fresh = !self.streams.contains_key(&look.stream);
             if fresh || self.round_trip.measured().is_none() {
-                self.round_trip.on_handshake(look.min_rtt);
+                self.round_trip.on_handshake(look.handshake_rtt());
             }
             let stream = self.streams.entry(look.stream);
             let stream = stream.or_insert_with(|| DrsStream::new(self.bounds, self.interval, look));

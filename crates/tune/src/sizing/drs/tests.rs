@@ -23,7 +23,7 @@ fn drs() -> DrsReceiverTuner {
 fn look(at: Duration, bytes: u64, rtt: Duration) -> TcpSample {
     TcpSample {
         at,
-        bytes,
+        bytes_received: bytes,
         min_rtt: rtt,
         ..TcpSample::default()
     }

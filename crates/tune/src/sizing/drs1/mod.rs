@@ -61,8 +61,9 @@ impl Drs1ReceiverTuner {
 
     /// Takes a look; the new size if the buffer is to grow.
     pub fn on_sample(&mut self, look: &TcpSample) -> Option<u64> {
-        if !look.min_rtt.is_zero() {
-            self.round_trip = look.min_rtt.clamp(SHORTEST_READ, LONGEST_READ);
+        let rtt = look.handshake_rtt();
+        if !rtt.is_zero() {
+            self.round_trip = rtt.clamp(SHORTEST_READ, LONGEST_READ);
         }
         let arrived = self.arrived.total_at(look);
         self.arrivals.record(look.at, arrived, 2 * self.round_trip);

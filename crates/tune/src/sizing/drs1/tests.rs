@@ -14,7 +14,7 @@ fn ms(n: u64) -> Duration {
 fn look(at: Duration, bytes: u64, size: u64) -> TcpSample {
     TcpSample {
         at,
-        bytes,
+        bytes_received: bytes,
         min_rtt: ms(100),
         receive_buffer: 2 * size,
         ..TcpSample::default()
@@ -131,7 +131,7 @@ proptest! {
             let before = drs.size();
             let asked = drs.on_sample(&TcpSample {
                 at: Duration::from_nanos(at),
-                bytes,
+                bytes_received: bytes,
                 min_rtt: Duration::from_nanos(min_rtt),
                 receive_buffer,
                 ..TcpSample::default()

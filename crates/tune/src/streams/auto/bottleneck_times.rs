@@ -29,7 +29,7 @@ impl TransferBottleneck {
 
     /// Description of the limit, with the figures of a sight, in plain words.
     pub(super) fn describe(self, sight: &TransferInterval) -> String {
-        let speed = show::bits(sight.rate.saturating_mul(8));
+        let speed = show::bits(sight.rate().saturating_mul(8));
         let trip = sight.rtt;
         let (now, base) = (show::time(trip.smoothed), show::time(trip.min));
         match self {
@@ -71,8 +71,8 @@ impl BottleneckTimes {
     ) {
         self.now = Some(limit);
         match self.held.iter_mut().find(|(held, _)| *held == limit) {
-            Some((_, time)) => *time += sight.time,
-            None => self.held.push((limit, sight.time)),
+            Some((_, time)) => *time += sight.stats.time,
+            None => self.held.push((limit, sight.stats.time)),
         }
         let most = |field: fn(&TcpSample) -> u64| looks.iter().map(field).max().unwrap_or_default();
         // A window of nothing is one that is closed just now, or that the kernel does not show.

@@ -128,7 +128,7 @@ impl FirstLossDetector {
 impl LossEstimate {
     /// Of what was sent until `mark` in segments of so many bytes.
     fn from_counters(mark: TransferCounters, segment: u64) -> Self {
-        let ratio = mark.loss_ratio_since(&TransferCounters::default());
+        let ratio = mark.since(&TransferCounters::default()).loss_ratio();
         let lost = mark.bytes_retransmitted as f64 / segment as f64;
         // Two standard deviations of a Poisson count.
         let doubt = (lost.sqrt() * 2.0 + 1.0) / lost.max(1.0);

@@ -68,7 +68,7 @@ impl AutoTuner {
     ) {
         let time = (sight.rtt.smoothed * 2).max(Duration::from_millis(200));
         let from = self.meter.counters_at(sight.at.saturating_sub(time));
-        let rate = self.meter.counters().rate_since(&from).max(1);
+        let rate = self.meter.counters().since(&from).rate().max(1);
         let drain = QueueDrain::new(sight.at, sight.rtt, rate);
         let pace = drain.pace();
         let reason = format!(
@@ -146,7 +146,7 @@ impl AutoTuner {
         let since = paced.since;
         let turn = paced.on_interval(sight);
         let (now, base) = (show::time(sight.rtt.smoothed), show::time(sight.rtt.min));
-        let speed = show::bits(sight.rate.saturating_mul(8));
+        let speed = show::bits(sight.rate().saturating_mul(8));
         match turn {
             PaceUpdate::Keep => {}
             PaceUpdate::Set(pace) => {

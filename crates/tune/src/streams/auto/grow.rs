@@ -37,7 +37,7 @@ impl AutoTuner {
         let grown = sight.at.saturating_sub(self.largest_window.1) < patience;
         let settled = sight.at.saturating_sub(self.unchanged_since) >= patience;
         let short = sight.rtt.min < Duration::from_millis(1);
-        let rising = sight.rate / 21 > self.last_rate / 20;
+        let rising = sight.rate() / 21 > self.last_rate / 20;
         if grown || rising || !settled || short || !self.cooldowns.full_buffers.is_over(sight.at) {
             return;
         }
@@ -62,7 +62,7 @@ impl AutoTuner {
         };
         let reason = format!(
             "{what} holds each stream back ({} at {}): {to} streams instead of {}",
-            show::bits(sight.rate.saturating_mul(8)),
+            show::bits(sight.rate().saturating_mul(8)),
             show::time(sight.rtt.smoothed),
             self.streams
         );
@@ -100,7 +100,7 @@ impl AutoTuner {
         let reason = format!(
             "nothing queues with {} and the congestion windows open slowly ({}): {to} streams instead \
              of {}",
-            show::bits(sight.rate.saturating_mul(8)),
+            show::bits(sight.rate().saturating_mul(8)),
             show::time(sight.rtt.min),
             self.streams
         );

@@ -45,13 +45,13 @@ impl LossCounter {
     pub(super) fn on_interval(&mut self, sight: &TransferInterval, now: TransferCounters) {
         let trip = sight.rtt;
         match self.stage {
-            LossCountPhase::None if sight.has_losses => {
-                self.stage = LossCountPhase::First(sight.at);
+            LossCountPhase::None if sight.stats.has_losses() => {
+                self.stage = LossCountPhase::First(sight.at)
             }
             LossCountPhase::None => {}
             LossCountPhase::First(at) => {
                 let long = trip.min * 6 + Duration::from_millis(100);
-                if !sight.has_losses || sight.at.saturating_sub(at) >= long {
+                if !sight.stats.has_losses() || sight.at.saturating_sub(at) >= long {
                     self.count_from(now);
                 }
             }
@@ -61,7 +61,7 @@ impl LossCounter {
                     self.count_from(now);
                 }
                 self.sights += 1;
-                self.lossy += u32::from(sight.has_losses);
+                self.lossy += u32::from(sight.stats.has_losses());
                 self.full += u32::from(trip.has_queue());
             }
         }
@@ -93,7 +93,7 @@ impl LossCounter {
         let enough = self.lossy >= 2
             && self.full * 4 <= self.sights
             && time >= (sight.rtt.min * 8).max(Duration::from_millis(400));
-        let ratio = now.loss_ratio_since(&from);
+        let ratio = now.since(&from).loss_ratio();
         (enough && ratio >= MIN_LOSS_RATIO && !sight.rtt.is_congested()).then_some(ratio)
     }
 }

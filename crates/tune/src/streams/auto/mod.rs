@@ -260,7 +260,7 @@ impl AutoTuner {
         if sight.rtt.has_queue() {
             self.queue_free_since = sight.at;
         }
-        if sight.has_losses {
+        if sight.stats.has_losses() {
             self.last_loss = Some(sight.at);
         }
         if sight.in_slow_start {
@@ -277,12 +277,12 @@ impl AutoTuner {
         } else if self.trial.is_some() {
             self.continue_trial(scene, sight, decisions);
         } else if scene.streams_opening == 0 {
-            let rate = self.expected_rate(sight.rate, scene.streams);
+            let rate = self.expected_rate(sight.rate(), scene.streams);
             if !is_nearly_over(scene, rate, sight.rtt) {
                 self.respond_to_bottleneck(scene, sight, decisions);
             }
         }
-        self.last_rate = sight.rate;
+        self.last_rate = sight.rate();
         if decisions.is_empty() && self.hysteresis.is_change(sight.at, sight.bottleneck) {
             let reason = limit.describe(sight);
             decisions.push(self.decision(sight.at, None, reason));
@@ -309,11 +309,11 @@ impl AutoTuner {
         }
         match sight.bottleneck {
             Bottleneck::ReceiveWindow | Bottleneck::SendBuffer => {
-                self.add_streams_for_full_buffers(scene, sight, decisions);
+                self.add_streams_for_full_buffers(scene, sight, decisions)
             }
             Bottleneck::Link => self.respond_to_full_path(scene, sight, decisions),
             Bottleneck::Loss | Bottleneck::Cwnd => {
-                self.respond_to_cwnd_limit(scene, sight, decisions);
+                self.respond_to_cwnd_limit(scene, sight, decisions)
             }
             Bottleneck::SenderApp => self.try_fewer_streams(scene, sight, decisions),
             Bottleneck::SlowStart
@@ -356,7 +356,7 @@ impl AutoTuner {
         scene: &TransferSample<'_>,
         sight: &TransferInterval,
     ) -> TransferBottleneck {
-        if is_rate_limited(scene, sight.rate) {
+        if is_rate_limited(scene, sight.rate()) {
             return TransferBottleneck::RateLimit;
         }
         match self.pacing {
@@ -397,14 +397,14 @@ impl AutoTuner {
         let time = (sight.rtt.smoothed * 10).max(Duration::from_secs(1));
         let from = self.unchanged_since.max(sight.at.saturating_sub(time));
         let now = self.meter.counters();
-        let rate = now.rate_since(&self.meter.counters_at(from));
+        let rate = now.since(&self.meter.counters_at(from)).rate();
         match kind {
             // Windows and buffers make a rate even, and the last one is that of all streams.
             TrialKind::MoreStreams {
                 why: GrowthReason::FullBuffers,
                 ..
-            } if !sight.is_recovering => rate.max(sight.rate),
-            _ if rate == 0 => sight.rate,
+            } if !sight.is_recovering => rate.max(sight.rate()),
+            _ if rate == 0 => sight.rate(),
             // Windows that losses are still cutting were larger before.
             TrialKind::MoreStreams {
                 why: GrowthReason::Loss,
@@ -412,7 +412,7 @@ impl AutoTuner {
             } => {
                 let time = (sight.rtt.smoothed * 6).max(Duration::from_millis(200));
                 let then = self.meter.counters_at(sight.at.saturating_sub(time));
-                rate.min(now.rate_since(&then)).max(1)
+                rate.min(now.since(&then).rate()).max(1)
             }
             _ => rate,
         }
@@ -448,10 +448,10 @@ impl AutoTuner {
                 }
             }
             TrialKind::FewerStreams { from, to } => {
-                self.on_fewer_streams_tried(from, to, outcome, sight, decisions);
+                self.on_fewer_streams_tried(from, to, outcome, sight, decisions)
             }
             TrialKind::CongestionControl { from, to, .. } => {
-                self.on_congestion_control_tried(from, &to, outcome, sight, decisions);
+                self.on_congestion_control_tried(from, &to, outcome, sight, decisions)
             }
         }
     }

@@ -166,7 +166,7 @@ impl PathPace {
         let base = sight.rtt.min;
         let short = base / 25 + Duration::from_micros(500);
         let queue = sight.queueing_delay();
-        let settled = self.since + sight.time + sight.rtt.smoothed;
+        let settled = self.since + sight.stats.time + sight.rtt.smoothed;
         if sight.at < settled {
             return PaceUpdate::Keep;
         }
@@ -181,21 +181,21 @@ impl PathPace {
             return self.set(0.9);
         }
         if queue < short {
-            return self.probe_faster(sight.rate);
+            return self.probe_faster(sight.rate());
         }
         (self.climbs, self.slack) = (0, 0);
         let target = base / 10 + Duration::from_millis(1);
         // The bottleneck is busy: what arrives is what it carries. (Of a queue that is nearly gone that
         // is not sure.)
-        if !sight.is_recovering && (queue >= target || sight.rate > self.carried) {
-            self.carried = self.carried / 2 + sight.rate / 2;
+        if !sight.is_recovering && (queue >= target || sight.rate() > self.carried) {
+            self.carried = self.carried / 2 + sight.rate() / 2;
             self.busy = self.carried;
         }
         if (self.carried as f64) < self.first as f64 * OWN {
             return PaceUpdate::CrossTraffic;
         }
         let excess = queue.as_secs_f64() - target.as_secs_f64();
-        let correction = excess / (sight.time.as_secs_f64() * 2.0).max(0.05);
+        let correction = excess / (sight.stats.time.as_secs_f64() * 2.0).max(0.05);
         if queue > target * 2 {
             self.surplus = (self.surplus * SURPLUS_DECAY).max(1.0);
         }

@@ -51,7 +51,7 @@ impl AutoTuner {
             return;
         }
         let then = self.meter.counters_at(sight.at.saturating_sub(time));
-        let rate = self.meter.counters().rate_since(&then);
+        let rate = self.meter.counters().since(&then).rate();
         if rate as f64 >= given.rate as f64 * RATE_DROP {
             return;
         }
@@ -93,7 +93,7 @@ impl AutoTuner {
         }
         let (trips, time) = if alone { (20, 3) } else { (8, 1) };
         let steady = (sight.rtt.smoothed * trips).max(Duration::from_secs(time));
-        let worth = bytes_in(sight.rate, MIN_TIME_LEFT.max(sight.rtt.smoothed * 20));
+        let worth = bytes_in(sight.rate(), MIN_TIME_LEFT.max(sight.rtt.smoothed * 20));
         let since = if self.is_paced() {
             self.unchanged_since
         } else {
@@ -126,7 +126,7 @@ impl AutoTuner {
         let reason = format!(
             "more streams do not help here: {to} instead of {} if {} stand",
             self.streams,
-            show::bits(sight.rate.saturating_mul(8))
+            show::bits(sight.rate().saturating_mul(8))
         );
         let from = self.streams;
         self.begin_trial(TrialKind::FewerStreams { from, to }, sight);

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use units::bytes_per_second;
-
 use super::TransferSample;
 use super::min_rtt::MinRttFilter;
 use crate::limiter::Role;
 use crate::observation::{Bottleneck, BottleneckClassifier, ClassifiedInterval, Rtt};
-use crate::sample::{StreamId, TcpSample};
+use crate::sample::{IntervalStats, StreamId, TcpSample};
 
 /// Differences over less are chance.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -19,38 +17,27 @@ const FEWEST: u32 = 3;
 const MEMORY: Duration = Duration::from_secs(60);
 /// Marks are kept no closer than this.
 const STEP: Duration = Duration::from_millis(20);
-/// The payload of a segment where nobody tells.
-const SEGMENT: u64 = 1448;
 
-/// How far a transfer was at one moment.
+/// Counters of a whole transfer at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TransferCounters {
     pub(super) at: Duration,
-    /// Payload, bytes.
+    /// Payload moved, bytes.
     pub(super) bytes_moved: u64,
-    /// Sent again, bytes.
+    /// Payload retransmitted, bytes.
     pub(super) bytes_retransmitted: u64,
 }
 
 impl TransferCounters {
-    /// From there to here, bytes per second.
-    pub(super) fn rate_since(&self, from: &Self) -> u64 {
-        bytes_per_second(
-            self.bytes_moved.saturating_sub(from.bytes_moved),
-            self.at.saturating_sub(from.at),
-        )
-    }
-
-    /// Part of all that was sent from there to here that was sent again, 0..=1.
-    pub(super) fn loss_ratio_since(&self, from: &Self) -> f64 {
-        let moved = self.bytes_moved.saturating_sub(from.bytes_moved) as f64;
-        let resent = self
-            .bytes_retransmitted
-            .saturating_sub(from.bytes_retransmitted) as f64;
-        if resent > 0.0 {
-            resent / (moved + resent)
-        } else {
-            0.0
+    /// Difference to earlier counters.
+    pub(super) fn since(&self, from: &Self) -> IntervalStats {
+        IntervalStats {
+            time: self.at.saturating_sub(from.at),
+            bytes: self.bytes_moved.saturating_sub(from.bytes_moved),
+            retransmitted: self
+                .bytes_retransmitted
+                .saturating_sub(from.bytes_retransmitted),
+            ..IntervalStats::default()
         }
     }
 }
@@ -60,22 +47,24 @@ impl TransferCounters {
 pub(super) struct TransferInterval {
     /// Its end.
     pub(super) at: Duration,
-    pub(super) time: Duration,
+    pub(super) stats: IntervalStats,
     /// Of the streams that carry most.
     pub(super) bottleneck: Bottleneck,
-    /// Bytes per second.
-    pub(super) rate: u64,
     /// The round trip without and with queues, the mean.
     pub(super) rtt: Rtt,
-    /// Segments were sent again.
-    pub(super) has_losses: bool,
-    /// Or had been in the sight before: what is acknowledged stands still and jumps.
+    /// Segments were sent again in it or in the one before: what is acknowledged stands still and
+    /// jumps.
     pub(super) is_recovering: bool,
     /// A stream is still in its first slow start.
     pub(super) in_slow_start: bool,
 }
 
 impl TransferInterval {
+    /// Mean goodput, bytes per second.
+    pub(super) fn rate(&self) -> u64 {
+        self.stats.rate()
+    }
+
     /// How long packets wait.
     pub(super) fn queueing_delay(&self) -> Duration {
         self.rtt.smoothed.saturating_sub(self.rtt.min)
@@ -87,8 +76,7 @@ impl TransferInterval {
 struct MeteredStream {
     tally: BottleneckClassifier,
     verdict: Option<(Duration, ClassifiedInterval)>,
-    seen: bool,
-    retransmits: u64,
+    last: Option<TcpSample>,
 }
 
 /// Scenes since a sight.
@@ -151,16 +139,9 @@ impl TransferMeter {
         if let Some(verdict) = stream.tally.on_sample(Role::Sender, &look) {
             stream.verdict = Some((at, verdict));
         }
-        // What a connection lost before it was seen is another transfer's.
-        let before = match stream.seen {
-            true => stream.retransmits,
-            false => look.retransmits,
-        };
-        stream.seen = true;
-        let again = look.retransmits.saturating_sub(before);
-        stream.retransmits = stream.retransmits.max(look.retransmits);
-        let segment = if look.mss == 0 { SEGMENT } else { look.mss };
-        again.saturating_mul(segment)
+        // Retransmissions before the first sample are another transfer's.
+        let last = stream.last.replace(look).unwrap_or(look);
+        look.since(&last, Role::Sender).retransmitted
     }
 
     fn remember_counters(&mut self) {
@@ -182,26 +163,24 @@ impl TransferMeter {
         };
         window.scenes += 1;
         window.trips += self.live;
-        let time = self.now.at.saturating_sub(window.from.at);
-        if window.scenes < FEWEST || time < SHORTEST.max(self.live * 2) {
+        let stats = self.now.since(&window.from);
+        if window.scenes < FEWEST || stats.time < SHORTEST.max(self.live * 2) {
             return None;
         }
         let window = *window;
-        let lost = self.now.bytes_retransmitted > window.from.bytes_retransmitted;
+        let lost = stats.has_losses();
         let sight = TransferInterval {
             at: self.now.at,
-            time,
-            bottleneck: match self.dominant_bottleneck(time) {
+            stats,
+            bottleneck: match self.dominant_bottleneck(stats.time) {
                 // Seldom on each of many streams is often on all.
                 Bottleneck::Cwnd if lost || self.lost => Bottleneck::Loss,
                 class => class,
             },
-            rate: self.now.rate_since(&window.from),
             rtt: Rtt {
                 min: self.base.get(),
                 smoothed: (window.trips / window.scenes).max(self.base.get()),
             },
-            has_losses: lost,
             is_recovering: lost || self.lost,
             in_slow_start: looks.iter().any(|look| look.in_slow_start),
         };
@@ -231,8 +210,8 @@ impl TransferMeter {
                 .iter_mut()
                 .find(|(class, _)| *class == verdict.bottleneck)
             {
-                Some((_, rate)) => *rate = rate.saturating_add(verdict.rate),
-                None => sums.push((verdict.bottleneck, verdict.rate)),
+                Some((_, rate)) => *rate = rate.saturating_add(verdict.stats.rate()),
+                None => sums.push((verdict.bottleneck, verdict.stats.rate())),
             }
         }
         let most = sums.into_iter().max_by_key(|(_, rate)| *rate);

@@ -134,12 +134,12 @@ impl TuningTrial {
     }
 
     fn outcome(&self, from: TransferCounters, now: TransferCounters) -> TrialOutcome {
-        let after = now.rate_since(&from);
+        let after = now.since(&from).rate();
         let mut outcome = TrialOutcome {
             is_kept: false,
             before: self.before,
             after,
-            loss: now.loss_ratio_since(&from),
+            loss: now.since(&from).loss_ratio(),
         };
         let gain = outcome.gain();
         outcome.is_kept = match &self.kind {

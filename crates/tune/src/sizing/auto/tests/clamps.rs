@@ -7,8 +7,8 @@ use crate::limiter::Role;
 fn reading(at: Duration, rate: u64, queued: u64) -> TcpSample {
     TcpSample {
         at,
-        bytes: moved(rate, at),
-        smoothed_rtt: ms(20),
+        bytes_received: moved(rate, at),
+        receiver_rtt: ms(20),
         min_rtt: ms(20),
         receive_buffer: 32 * MB,
         receive_queue_memory: queued,
@@ -36,7 +36,7 @@ fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<BufferDe
     while at < until {
         let free = (22 * MB).saturating_sub(queued / 4 * 3);
         let look = TcpSample {
-            bytes,
+            bytes_received: bytes,
             receive_window: window.min(free),
             ..reading(at, 0, queued)
         };
@@ -170,8 +170,8 @@ fn it_is_repeated_when_the_kernel_has_forgotten_it() {
 fn modem(at: Duration, rate: u64, rtt: Duration) -> TcpSample {
     TcpSample {
         at,
-        bytes: moved(rate, at),
-        smoothed_rtt: rtt,
+        bytes_received: moved(rate, at),
+        receiver_rtt: rtt,
         min_rtt: ms(150),
         receive_buffer: MB,
         receive_window: 300_000,
@@ -228,8 +228,8 @@ fn a_slow_path_that_becomes_fast_gets_its_window_back() {
         let fast = at > ms(10_000);
         let rtt = if clamped { ms(300) } else { ms(2400) };
         let look = TcpSample {
-            bytes,
-            smoothed_rtt: if fast { ms(150) } else { rtt },
+            bytes_received: bytes,
+            receiver_rtt: if fast { ms(150) } else { rtt },
             receive_window: if clamped { 37_500 } else { 300_000 },
             ..modem(at, 0, rtt)
         };

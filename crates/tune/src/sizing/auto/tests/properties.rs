@@ -35,6 +35,7 @@ fn any_look() -> impl Strategy<Value = TcpSample> {
             readable: sizes.9,
             max_receive_window: 65_535 << 9,
             smoothed_rtt: rtt,
+            receiver_rtt: rtt,
             min_rtt,
             in_slow_start: slow_start,
             retransmits,
@@ -80,7 +81,7 @@ proptest! {
         let (mut at, mut bytes, mut told) = (Duration::ZERO, 0, 0_u32);
         for (look, step, times) in run {
             for _ in 0..times {
-                let look = TcpSample { at, bytes, busy_time: at, ..look };
+                let look = TcpSample { at, bytes_acked: bytes, bytes_received: bytes, busy_time: at, ..look };
                 if let Some(decision) = auto.on_sample(&look) {
                     told += 1;
                     match decision.setting {
@@ -117,7 +118,7 @@ proptest! {
     fn time_may_go_back(looks in prop::collection::vec((any_look(), 0_u64..2000, any::<u64>()), 0..60)) {
         let mut auto = BufferTuner::new(Role::Receiver, privileged());
         for (look, at, bytes) in looks {
-            auto.on_sample(&TcpSample { at: ms(at), bytes, busy_time: ms(at), ..look });
+            auto.on_sample(&TcpSample { at: ms(at), bytes_acked: bytes, bytes_received: bytes, busy_time: ms(at), ..look });
         }
     }
 }

@@ -9,8 +9,8 @@ fn full(at: Duration, buffer: u64) -> TcpSample {
     let window = window_of_buffer(buffer);
     TcpSample {
         at,
-        bytes: moved(window * 10, at),
-        smoothed_rtt: ms(100),
+        bytes_received: moved(window * 10, at),
+        receiver_rtt: ms(100),
         min_rtt: ms(100),
         receive_buffer: buffer,
         receive_window: window,
@@ -36,7 +36,7 @@ fn autotuning_that_keeps_ahead_is_left_alone() {
     let mut auto = receiver(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         // Half of what the window would allow.
-        bytes: moved(window_of_buffer(32 * MB) * 5, at),
+        bytes_received: moved(window_of_buffer(32 * MB) * 5, at),
         ..full(at, 32 * MB)
     });
     assert_eq!(changes(&decisions), []);
@@ -51,7 +51,7 @@ fn it_is_taken_over_at_its_end_and_the_window_is_watched() {
     let (mut at, mut bytes, mut sizes) = (Duration::ZERO, 0, Vec::new());
     while at < ms(5000) {
         let decision = auto.on_sample(&TcpSample {
-            bytes,
+            bytes_received: bytes,
             ..full(at, buffer)
         });
         if let Some(BufferSetting::ReceiveBuffer(size)) = decision.as_ref().and_then(|d| d.setting)
@@ -176,7 +176,7 @@ fn a_buffer_that_fell_is_repaired_and_not_for_ever() {
         // Cut every second, repaired in between.
         let cut = at.as_millis() % 1000 >= 500;
         TcpSample {
-            bytes: moved(MB, at),
+            bytes_received: moved(MB, at),
             receive_buffer: if cut { MB / 4 } else { 6 * MB },
             receive_window: if cut { MB / 8 } else { 4 * MB },
             ..full(at, 6 * MB)
@@ -202,7 +202,7 @@ fn a_buffer_that_fell_while_it_was_full_is_repaired_later() {
         // What waits is what the kernel cut it down to.
         let queued = if cut && at < ms(900) { buffer } else { 0 };
         TcpSample {
-            bytes: moved(MB, at),
+            bytes_received: moved(MB, at),
             receive_buffer: buffer,
             receive_queue_memory: queued,
             readable: queued / 2,
@@ -222,7 +222,7 @@ fn a_buffer_that_fell_while_it_was_full_is_repaired_later() {
         let cut = (ms(500)..ms(900)).contains(&at);
         let buffer = if cut { MB / 4 } else { 6 * MB };
         TcpSample {
-            bytes: moved(MB, at),
+            bytes_received: moved(MB, at),
             receive_buffer: buffer,
             receive_queue_memory: if cut { buffer } else { 0 },
             readable: if cut { buffer / 2 } else { 0 },
@@ -242,7 +242,7 @@ fn raised_then(window: u64, rate: u64) -> Vec<BufferSetting> {
     while at < ms(9000) {
         let before = full(at, 6 * MB);
         let look = TcpSample {
-            bytes,
+            bytes_received: bytes,
             receive_buffer: if taken { 16 * MB } else { 6 * MB },
             receive_window: if taken { window } else { before.receive_window },
             ..before
@@ -310,7 +310,7 @@ fn without_autotuning_it_follows_the_path_by_itself() {
     let (mut at, mut buffer, mut bytes, mut sizes) = (Duration::ZERO, 65_536, 0, vec![65_536]);
     while at < ms(3000) {
         let look = TcpSample {
-            bytes,
+            bytes_received: bytes,
             ..full(at, buffer)
         };
         if let Some(BufferSetting::ReceiveBuffer(size)) =
@@ -335,9 +335,9 @@ fn without_autotuning_it_follows_the_path_by_itself() {
 fn a_short_path_is_left_alone() {
     let mut auto = receiver(raised());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
-        smoothed_rtt: Duration::from_micros(200),
+        receiver_rtt: Duration::from_micros(200),
         min_rtt: Duration::from_micros(50),
-        bytes: moved(2_000 * MB, at),
+        bytes_received: moved(2_000 * MB, at),
         ..full(at, 6 * MB)
     });
     assert_eq!(changes(&decisions), []);

@@ -9,7 +9,7 @@ fn full(at: Duration, buffer: u64) -> TcpSample {
     let rate = max_in_flight(buffer) * 10;
     TcpSample {
         at,
-        bytes: moved(rate, at),
+        bytes_acked: moved(rate, at),
         smoothed_rtt: ms(100),
         min_rtt: ms(100),
         send_buffer: buffer,
@@ -100,7 +100,7 @@ fn a_senders_own_bursts_are_no_full_path() {
         let rounds = u64::try_from(at.as_millis() / 100).unwrap();
         let within = u64::try_from(at.as_millis() % 100).unwrap().min(40);
         TcpSample {
-            bytes: max_in_flight(4 * MB) * (rounds * 40 + within) / 40,
+            bytes_acked: max_in_flight(4 * MB) * (rounds * 40 + within) / 40,
             smoothed_rtt: ms(120),
             ..full(at, 4 * MB)
         }
@@ -131,7 +131,7 @@ fn a_writer_that_is_paced_waits_in_most_looks() {
 fn a_buffer_that_loss_recovery_fills_is_no_limit() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
-        bytes: moved(MB, at),
+        bytes_acked: moved(MB, at),
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
         ..full(at, 4 * MB)
     });
@@ -191,7 +191,7 @@ fn a_privileged_sender_doubles_until_the_path_queues() {
         let rtt = ms(100).mul_f64((max_in_flight(buffer) as f64 / path as f64).max(1.0));
         let decision = auto.on_sample(&TcpSample {
             smoothed_rtt: rtt,
-            bytes: moved(path * 10, at),
+            bytes_acked: moved(path * 10, at),
             ..look
         });
         if let Some(BufferSetting::SendBuffer(size)) = decision.and_then(|d| d.setting) {
@@ -213,7 +213,7 @@ fn it_doubles_while_it_stays_the_limit_and_four_times_in_slow_start() {
         while at < ms(3000) {
             let look = TcpSample {
                 in_slow_start: slow_start,
-                bytes,
+                bytes_acked: bytes,
                 ..full(at, buffer)
             };
             if let Some(BufferSetting::SendBuffer(size)) =
@@ -273,7 +273,7 @@ fn an_old_kernel_that_tells_little_is_left_alone() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         at,
-        bytes: moved(10 * MB, at),
+        bytes_acked: moved(10 * MB, at),
         ..TcpSample::default()
     });
     assert_eq!(changes(&decisions), []);

@@ -147,7 +147,7 @@ impl ScriptedTransfer {
         let look = |(stream, resent): (u64, &f64)| TcpSample {
             stream,
             at: self.at,
-            bytes: self.moved / streams,
+            bytes_acked: self.moved / streams,
             smoothed_rtt: flow.rtt,
             min_rtt: ms(50),
             send_buffer: 4 * MB,

@@ -14,7 +14,7 @@ prop_compose! {
         fields.into_iter().map(|(n, slow_start, stream, us)| TcpSample {
             stream,
             at: Duration::from_micros(us),
-            bytes: n[0],
+            bytes_acked: n[0],
             smoothed_rtt: Duration::from_micros(n[1] >> 30),
             min_rtt: Duration::from_micros(n[2] >> 30),
             send_buffer: n[3],
