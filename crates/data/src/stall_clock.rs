@@ -42,8 +42,8 @@ impl StallClock {
         if self.paused.load(Ordering::Relaxed) > 0 {
             return self.limit;
         }
-        let last_progress_ms = Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed));
-        (last_progress_ms + self.limit).saturating_sub(self.begin.elapsed())
+        let last_progress = Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed));
+        (last_progress + self.limit).saturating_sub(self.begin.elapsed())
     }
 
     /// The limit in whole seconds, rounded up, for messages.
@@ -57,6 +57,7 @@ pub(crate) struct StallHold<'c>(&'c StallClock);
 
 impl Drop for StallHold<'_> {
     fn drop(&mut self) {
+        // First the progress: the time of the pause must not count as stalled.
         self.0.note_progress();
         self.0.paused.fetch_sub(1, Ordering::Relaxed);
     }
