@@ -33,7 +33,7 @@ struct PumpCase {
     block: usize,
     send: IoMethod,
     receive: IoMethod,
-    sum: Option<ChecksumAlgorithm>,
+    checksum: Option<ChecksumAlgorithm>,
 }
 
 impl PumpCase {
@@ -44,11 +44,11 @@ impl PumpCase {
             block,
             send,
             receive,
-            sum,
+            checksum,
         } = self;
         let block = block >> 10;
-        let sum = sum.map_or("-", ChecksumAlgorithm::name);
-        format!("{target:24} {mode:?} x{streams} {block:4}K {send:?}/{receive:?} {sum}")
+        let checksum = checksum.map_or("-", ChecksumAlgorithm::name);
+        format!("{target:24} {mode:?} x{streams} {block:4}K {send:?}/{receive:?} {checksum}")
     }
 }
 
@@ -66,12 +66,16 @@ const CASES: [PumpCase; 16] = {
             block: 1 << 20,
             send,
             receive,
-            sum: None,
+            checksum: None,
         }
     }
-    const fn summed(streams: usize, receive: IoMethod, sum: ChecksumAlgorithm) -> PumpCase {
+    const fn with_checksum(
+        streams: usize,
+        receive: IoMethod,
+        checksum: ChecksumAlgorithm,
+    ) -> PumpCase {
         PumpCase {
-            sum: Some(sum),
+            checksum: Some(checksum),
             ..case(TransferMode::Extended, streams, Copy, receive)
         }
     }
@@ -92,9 +96,9 @@ const CASES: [PumpCase; 16] = {
             block: 256 << 10,
             ..case(TransferMode::Extended, 4, Sendfile, Copy)
         },
-        summed(1, Copy, ChecksumAlgorithm::Crc32c),
-        summed(4, Copy, ChecksumAlgorithm::Crc32c),
-        summed(4, Splice, ChecksumAlgorithm::Sha256),
+        with_checksum(1, Copy, ChecksumAlgorithm::Crc32c),
+        with_checksum(4, Copy, ChecksumAlgorithm::Crc32c),
+        with_checksum(4, Splice, ChecksumAlgorithm::Sha256),
     ]
 };
 
@@ -160,7 +164,7 @@ fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), B
         },
         mode: case.mode,
         streams: case.streams,
-        checksum: case.sum,
+        checksum: case.checksum,
         ..TransferSettings::default()
     };
     let mut ranges = RangeSet::new();
@@ -192,8 +196,8 @@ fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), B
     let received = received?;
     // A target that cannot be read back, like /dev/null, has no ordered checksum over several
     // streams.
-    let summed = sent.checksum.is_some() && received.checksum.is_some();
-    if received.evidence.bytes != len || summed && sent.checksum != received.checksum {
+    let both_have_checksum = sent.checksum.is_some() && received.checksum.is_some();
+    if received.evidence.bytes != len || both_have_checksum && sent.checksum != received.checksum {
         return Err("what arrived is not what was sent".into());
     }
     if to_file {

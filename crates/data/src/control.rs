@@ -1,4 +1,4 @@
-//! The handle with which other threads watch or stop a running transfer.
+//! Control of a running transfer from other threads: progress, decisions and cancelling.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,8 +18,9 @@ use tune::sizing::BufferDecision;
 use tune::sizing::auto::HostBound;
 use tune::streams::auto::TransferDecision as StreamDecision;
 
-/// Shared between a running transfer and whoever watches or stops it. One handle may serve several
-/// attempts in turn: bytes and stored ranges then add up. It stays cancelled once cancelled.
+/// The handle with which other threads watch or stop a running transfer. One handle may serve
+/// several attempts in turn: bytes and stored ranges then add up. It stays cancelled once
+/// cancelled.
 ///
 /// A transfer that moves a part of a larger one has its own handle, made from the larger one's with
 /// [`TransferControl::part_of`].

@@ -1,4 +1,4 @@
-//! TCP connections on which the caller speaks its own protocol (HTTP).
+//! TCP connections on which the caller runs its own protocol (HTTP).
 //!
 //! A [`Dialer`] makes the connections of one stream, one after the other. It ends a wait on them
 //! when its transfer is stopped or the peer is silent for too long. While it works for a transfer,

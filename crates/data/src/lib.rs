@@ -5,7 +5,7 @@
 //!
 //! How a transfer is laid out: [`channel`] is the source of its connections, `transfer` holds the
 //! state that its streams share (stop, stall clock, rate limit, statistics), `stream_io` is one
-//! stream at work, [`transport`] is the layer between bytes and socket, [`send`] and [`recv`] are
+//! active stream, [`transport`] is the layer between bytes and socket, [`send`] and [`recv`] are
 //! the two loops, and `transfer_checksum` is the checksum beside them.
 
 #![deny(unsafe_code)]

@@ -271,7 +271,7 @@ impl<'t> StreamIo<'t> {
             // Without another event, the stop event stands in, so that the array has a fixed size.
             (other.unwrap_or(stop).as_fd(), PollFlags::IN),
         ];
-        // At least once a second, because acknowledgements wake nobody.
+        // At least once a second, because acknowledgements wake no thread.
         let timeout = self.transfer.clock().time_left().min(MAX_WAIT);
         let [_, _, interrupted] = wake::wait(fds, timeout).map_err(|e| self.wire_error(e))?;
         self.transfer.check()?;

@@ -99,7 +99,7 @@ impl ActiveTransfer {
         &self.stop
     }
 
-    /// When the transfer began to look for connections.
+    /// When the transfer began to make or accept connections.
     pub(crate) fn begin(&self) -> Instant {
         self.begin
     }

@@ -45,7 +45,7 @@ impl fmt::Debug for ResizeListener {
 }
 
 impl TuningNotices {
-    /// Starts a transfer. `wake` wakes its sizing thread.
+    /// Starts a transfer. `wake_event` wakes its sizing thread.
     pub(crate) fn on_transfer_start(&self, wake_event: &Arc<WakeEvent>) {
         // Limits of an earlier transfer over the same handle no longer apply.
         *lock(&self.host_limit) = None;

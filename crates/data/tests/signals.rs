@@ -151,22 +151,22 @@ fn check(
     mode: TransferMode,
     sender: IoMethod,
     receiver: IoMethod,
-    sum: Option<ChecksumAlgorithm>,
+    checksum: Option<ChecksumAlgorithm>,
 ) {
-    let case = format!("{mode:?} {sender:?} {receiver:?} {sum:?}");
+    let case = format!("{mode:?} {sender:?} {receiver:?} {checksum:?}");
     let stored = tempfile::tempfile().unwrap();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(file_of(bytes), "from").unwrap());
     let to = stored.try_clone().unwrap();
     let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to, "to").unwrap());
     let ends = [sender, receiver].map(|io| TransferSettings {
-        checksum: sum,
+        checksum,
         ..settings(mode, io)
     });
     let [sent, received] = pass(&source, &sink, [&ends[0], &ends[1]]);
     let moved = (sent.evidence.bytes, received.evidence.bytes);
     assert_eq!(moved, (LENGTH as u64, LENGTH as u64), "{case}");
     assert_eq!(sent.checksum, received.checksum, "{case}");
-    assert_eq!(sent.checksum.is_some(), sum.is_some(), "{case}");
+    assert_eq!(sent.checksum.is_some(), checksum.is_some(), "{case}");
     let mut got = vec![0; LENGTH];
     stored.read_exact_at(&mut got, 0).unwrap();
     assert!(got == bytes, "{case}: bytes differ");
@@ -188,8 +188,8 @@ fn every_method_moves_every_byte_under_signals() {
             ] {
                 check(&bytes, mode, sender, receiver, None);
             }
-            let sum = Some(ChecksumAlgorithm::Md5);
-            check(&bytes, mode, IoMethod::Zerocopy, IoMethod::Splice, sum);
+            let checksum = Some(ChecksumAlgorithm::Md5);
+            check(&bytes, mode, IoMethod::Zerocopy, IoMethod::Splice, checksum);
         }
     });
 }

@@ -18,7 +18,7 @@ pub struct ChecksumHasher {
 
 impl std::fmt::Debug for ChecksumHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Digest").finish_non_exhaustive()
+        f.debug_struct("ChecksumHasher").finish_non_exhaustive()
     }
 }
 
@@ -196,7 +196,7 @@ enum PartialHasherState {
 
 impl std::fmt::Debug for PartialHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Run")
+        f.debug_struct("PartialHasher")
             .field("len", &self.len)
             .finish_non_exhaustive()
     }

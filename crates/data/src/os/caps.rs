@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn the_unforced_size_is_twice_rmem_max() {
         let text = fs::read_to_string("/proc/sys/net/core/rmem_max");
-        if let Some([most]) = text.ok().and_then(|text| numbers(&text)) {
-            assert_eq!(host_limits().max_unforced_receive, 2 * most);
+        if let Some([max_bytes]) = text.ok().and_then(|text| numbers(&text)) {
+            assert_eq!(host_limits().max_unforced_receive, 2 * max_bytes);
         }
     }
 

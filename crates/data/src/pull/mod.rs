@@ -231,7 +231,7 @@ impl PullTask<'_> {
                         }
                     });
                 if let Err(error) = spawned {
-                    // The others take over its part. Without any thread there is nobody.
+                    // The others take over its part. If the first thread fails, there are no others.
                     if n == 0 {
                         let error = DataError::setup("a reader thread", error);
                         self.transfer.fail(error);

@@ -145,7 +145,7 @@ impl<'c, 'scope, 'env> StreamAcceptor<'c, 'scope, 'env> {
             PollFd::new(&receive.acceptor_wake, PollFlags::IN),
         ];
         self.pending.add_poll_fds(self.channel.endpoint(), &mut fds);
-        // A new permit or a closed listener wakes nobody, so the wait is short when there is work
+        // A new permit or a closed listener wakes no thread, so the wait is short when there is work
         // to start.
         let busy = receive.active_readers() > 0 && !self.pending.has_ready();
         let timeout = if busy { GRACE_PERIOD } else { POLL_INTERVAL };

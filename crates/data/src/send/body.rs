@@ -1,4 +1,4 @@
-//! A file as the body of a request, sent over a connection on which the caller speaks its own
+//! A file as the body of a request, sent over a connection on which the caller runs its own
 //! protocol.
 
 use std::io::{self, Read};

@@ -69,6 +69,7 @@ impl AutoBufferPolicy {
         self.streams.retain(|id, watched| {
             let ended = ended(*id);
             if ended {
+                // A connection may serve another transfer with another policy.
                 watched.revert();
                 *remark = remark.take().or_else(|| watched.auto.remark());
             }
@@ -78,7 +79,6 @@ impl AutoBufferPolicy {
 }
 
 impl AutoSizedStream {
-    /// Reverts what the tuner left set. The connection may be cached for the next transfer.
     fn revert(&mut self) {
         if let (Some(change), Some(stream)) = (self.auto.release(), self.stream.upgrade()) {
             revert_change(&stream, change);
@@ -113,6 +113,7 @@ impl BufferPolicy for AutoBufferPolicy {
                 );
             }
         }
+        // Slower streams may be limited by their path instead.
         let host_limits = self.streams.values().filter_map(|w| w.auto.host_bound());
         let host_limit = host_limits.max_by_key(|host_limit| host_limit.stream_bps);
         sample.notices.set_host_limit(host_limit);

@@ -45,6 +45,7 @@ impl BufferPolicy for Drs1Receiver {
         self.streams.retain(|id, _| sample.has(*id));
         for sampled in &sample.streams {
             let (id, tcp_sample) = (sampled.sample.stream, &sampled.sample);
+            // The kernel reports twice the size that was set (socket(7), SO_RCVBUF).
             let size = tcp_sample.receive_buffer / 2;
             if self.pinned {
                 self.announce(sample.notices, size);
@@ -74,6 +75,7 @@ impl BufferPolicy for Drs1Receiver {
                 decision,
                 BufferLimit::Allowed,
             );
+            // The kernel may grant less; the sender must not exceed the receiver's buffer.
             let granted = reported.map_or(size, |reported| reported / 2);
             self.announce(sample.notices, granted);
         }

@@ -2,7 +2,7 @@
 //!
 //! A write ends in the page cache. Only fdatasync(2) tells whether it reached the disk, and reports
 //! a full thin volume, a quota of a network file system or a broken disk. Only fsync(2) of the
-//! directory tells whether a new or changed name did.
+//! directory shows whether a new or changed name did.
 
 use std::fs::File;
 use std::io;

@@ -109,7 +109,7 @@ impl StreamTable {
         stream.is_some_and(|s| !s.leave_flag.swap(true, Ordering::Relaxed))
     }
 
-    /// Tells the oldest stream to stay that was told to leave and is still active.
+    /// Lets the oldest leaving stream that is still active stay.
     fn keep_oldest(&self) -> bool {
         let leaving = self.active().find(|s| !s.is_staying());
         leaving.is_some_and(|s| s.leave_flag.swap(false, Ordering::Relaxed))

@@ -162,6 +162,7 @@ impl DrsSender {
     }
 
     fn size_alone(&mut self) {
+        // The size of a lost peer may not fit the path any more.
         self.peer_size.forget();
         if !self.peer_size.pinned() {
             self.own_policy
@@ -203,6 +204,7 @@ impl BufferPolicy for DrsSender {
         for event in link.advance(input.at, &input.peers()) {
             match event {
                 DrsChannelEvent::Size(size) => {
+                    // From now on the peer decides; two policies would undo each other.
                     self.own_policy = None;
                     self.peer_size.set(size);
                     let streams = input.streams();

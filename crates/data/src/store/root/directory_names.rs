@@ -50,6 +50,7 @@ impl DirectoryNames {
                 batch.push(name.into());
             }
         }
+        // Sorting is possible only within a batch, because memory is bounded.
         batch.sort_unstable();
         self.batch = batch.into_iter();
         Ok(())
@@ -63,6 +64,7 @@ impl Iterator for DirectoryNames {
         if self.batch.as_slice().is_empty()
             && let Err(errno) = self.fill()
         {
+            // An error ends the iteration.
             self.dir = None;
             return Some(Err(errno));
         }
