@@ -414,7 +414,7 @@ pub(crate) fn accept_one(
             {
                 Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
                 Err(error) => {
-                    tracing::warn!(%peer, %error, "data connection failed and was closed")
+                    tracing::warn!(%peer, %error, "data connection failed and was closed");
                 }
             },
             AcceptResult::Closed => {}

@@ -30,7 +30,7 @@ pub(super) fn receive(
         .open;
     let go_on = || task.transfer.check().is_ok();
     receive.checksum.run_with_follower(go_on, || {
-        receive_blocks(channel, task, &receive, existing, permit)
+        receive_blocks(channel, task, &receive, existing, permit);
     });
     // Readers have recorded their errors by now.
     task.transfer.check()?;

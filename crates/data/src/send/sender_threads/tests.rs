@@ -157,7 +157,7 @@ fn streams_join_while_data_moves() {
     let (mut receiver, address) = listen();
     let channels = [&mut connect_to(address), &mut receiver];
     let (sent, received) = pass(channels, &test_bytes(FILE_SIZE), &slow_settings(1), |t| {
-        set_and_await(t, 4)
+        set_and_await(t, 4);
     });
     assert_eq!((sent.evidence.streams, received.evidence.streams), (4, 4));
     assert_eq!(

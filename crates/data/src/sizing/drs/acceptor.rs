@@ -148,7 +148,7 @@ impl DrsAcceptor {
                 Ok(_) if peer.connection.is_closed() => {}
                 Ok(events) if peer.connection.is_open() => newest = Some((peer.connection, events)),
                 Ok(_) if now.saturating_sub(peer.since) < GREETING_TIMEOUT => {
-                    self.unverified.push(peer)
+                    self.unverified.push(peer);
                 }
                 Ok(_) => {
                     tracing::debug!("DRS connection without a greeting closed");
