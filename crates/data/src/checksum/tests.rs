@@ -87,7 +87,7 @@ fn adler32_combines_with_the_largest_residues() {
 }
 
 #[test]
-fn a_range_of_a_source_is_summed_up_to_its_end() {
+fn the_checksum_of_a_range_ends_with_the_source() {
     let source = MemorySource::new(b"xx123456789yy".to_vec(), "m");
     let checksum = |offset, length| {
         checksum_source(

@@ -57,7 +57,12 @@ pub(super) fn apply_decision(
 /// Reverts a setting that a finished policy left on a stream.
 pub(super) fn revert_change(stream: &DataStream, change: BufferSetting) {
     let undone = apply(stream, change, BufferLimit::Forced);
-    tracing::debug!(stream = stream.id(), ?change, ?undone, "buffer left alone");
+    tracing::debug!(
+        stream = stream.id(),
+        ?change,
+        ?undone,
+        "buffer setting reverted"
+    );
 }
 
 /// Sets the socket options of one setting. Returns the size of a changed buffer as reported

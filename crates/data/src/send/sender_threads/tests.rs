@@ -194,7 +194,7 @@ fn streams_leave_and_join_again() {
 }
 
 #[test]
-fn a_fixed_number_of_streams_holds_whatever_was_cached() {
+fn a_fixed_number_of_streams_holds_with_any_cached_streams() {
     let (mut receiver, address) = listen();
     let mut sender = connect_to(address);
     for streams in [3, 1, 4, 2] {

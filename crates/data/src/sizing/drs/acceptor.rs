@@ -166,7 +166,7 @@ impl DrsAcceptor {
     /// accept(2) also reports errors of the new connection; those are ignored.
     fn after_refusal(&mut self, now: Duration, error: &io::Error) {
         if is_shortage(error) {
-            tracing::warn!(%error, "no room for a DRS connection, trying again");
+            tracing::warn!(%error, "out of descriptors or memory for a DRS connection, retrying");
             self.pause_until(now + SHORTAGE_PAUSE);
         }
     }
