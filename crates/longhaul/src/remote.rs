@@ -1,4 +1,4 @@
-//! The single-file verbs: ask the client, print the answer.
+//! The remote file verbs: call the client, print the result.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 use crate::output::{print_json, print_listing_line};
 
-/// Entries that `ls` sorts; more come as the server tells them, or memory would not be bounded.
+/// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
 const SORTED: usize = 16_384;
 
 pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
@@ -52,7 +52,7 @@ fn print_entry(args: &LsArgs, entry: &RemoteEntry) -> io::Result<()> {
     }
 }
 
-/// A reader that has had enough is no failure; a disk that takes no more is one.
+/// Ignores a broken pipe (`longhaul ls | head`); other errors, such as a full disk, are failures.
 fn ignore_broken_pipe(printed: io::Result<()>) -> Result<(), CopyFailure> {
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CopyFailure::new(

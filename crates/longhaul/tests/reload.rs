@@ -1,5 +1,5 @@
-//! `longhaul serve` through the program itself: SIGHUP, what it says of wrong settings, and what it
-//! logs of refused logins.
+//! `longhaul serve` through the program: SIGHUP, messages about invalid settings, and the log of refused
+//! logins.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Longer than anything here takes.
+/// Limit for every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn longhaul(arguments: &[&str]) -> Command {
@@ -35,7 +35,7 @@ struct ReloadableServer {
 }
 
 impl ReloadableServer {
-    /// `settings` go to the settings file.
+    /// Starts a server whose settings file contains `settings`.
     fn start(settings: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         std::fs::create_dir(place.path().join("root")).unwrap();
@@ -70,7 +70,7 @@ impl ReloadableServer {
         kill_process(pid, Signal::HUP).unwrap();
     }
 
-    /// The next message with `text` in it, and all before it.
+    /// Waits for a message that contains `text`; returns it and all messages before it.
     fn wait_for_message(&self, text: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
@@ -83,7 +83,7 @@ impl ReloadableServer {
         }
     }
 
-    /// A control connection that was greeted.
+    /// Opens a control connection and reads the greeting.
     fn connect(&self) -> TestControlConnection {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -92,7 +92,7 @@ impl ReloadableServer {
         control
     }
 
-    /// Logs in; the code of the answer.
+    /// Tries to log in; returns the reply code.
     fn log_in(&self, user: &str, password: &str) -> (TestControlConnection, String) {
         let mut control = self.connect();
         control.expect_reply_to(&format!("USER {user}"), "331");
@@ -156,7 +156,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// `longhaul user VERB NAME`, with the password `secret-NAME`.
+/// Runs `longhaul user VERB NAME`, with the password `secret-NAME`.
 fn user(place: &TempDir, verb: &str, name: &str) {
     let users = place.path().join("users");
     let mut command = longhaul(&["user", verb, "--users", users.to_str().unwrap()]);
@@ -176,7 +176,7 @@ fn user(place: &TempDir, verb: &str, name: &str) {
 }
 
 #[test]
-fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
+fn sighup_reloads_users_without_affecting_a_transfer() {
     let server = ReloadableServer::start("anonymous = \"ro\"\n");
     let (mut ann, code) = server.log_in("ann", "secret-ann");
     assert_eq!(code, "230");
@@ -191,7 +191,7 @@ fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
     server.wait_for_message("settings and users reloaded");
     assert_eq!(server.log_in("bob", "secret-bob").1, "230");
     assert_eq!(server.log_in("ann", "secret-ann").1, "530");
-    assert_eq!(server.log_in("anonymous", "x@").1, "530", "ro no more");
+    assert_eq!(server.log_in("anonymous", "x@").1, "530", "still anonymous");
     data.write_all(b"and after").unwrap();
     drop(data);
     ann.expect_reply("226");
@@ -200,7 +200,7 @@ fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
 }
 
 #[test]
-fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
+fn sighup_with_an_invalid_file_keeps_the_settings_and_logs_one_line() {
     let server = ReloadableServer::start("anonymous = \"ro\"\n");
     std::fs::write(server.path("settings.toml"), "\nanonimous = \"rw\"\n").unwrap();
     server.send_sighup();
@@ -210,7 +210,7 @@ fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
         assert!(line.contains(part), "{line}");
     }
     assert_eq!(server.log_in("anonymous", "x@").1, "230");
-    // The next one is taken: what was refused said nothing more.
+    // The next reload succeeds and logs no further error.
     std::fs::write(server.path("settings.toml"), "anonymous = \"rw\"\n").unwrap();
     server.send_sighup();
     let said = server.wait_for_message("settings and users reloaded");
@@ -218,7 +218,7 @@ fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
 }
 
 #[test]
-fn sighup_names_what_only_a_restart_changes() {
+fn sighup_warns_of_settings_that_need_a_restart() {
     let server = ReloadableServer::start("");
     let log = server.path("transfers");
     let settings = format!(
@@ -251,7 +251,7 @@ fn one_line(output: &Output) -> String {
 }
 
 #[test]
-fn a_wrong_file_is_told_once_and_in_one_line() {
+fn an_invalid_file_gives_one_line_that_names_the_cause_once() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let missing = serve(&["--users", &path("none"), "--root", &path("")]);
@@ -275,7 +275,7 @@ fn a_wrong_file_is_told_once_and_in_one_line() {
 }
 
 #[test]
-fn a_refused_login_leaves_a_bounded_line_without_the_password() {
+fn a_refused_login_logs_a_bounded_line_without_the_password() {
     let server = ReloadableServer::start("");
     let long = format!("eve\u{202e}\u{1b}[2J{}", "x".repeat(500));
     for (user, reason) in [(long.as_str(), "unknown user"), ("ann", "wrong password")] {

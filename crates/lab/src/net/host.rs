@@ -1,4 +1,4 @@
-//! Builds the hosts: a namespace, a TUN device and settings for each.
+//! Builds the hosts: a network namespace, a TUN device and kernel settings for each.
 
 use std::net::Ipv4Addr;
 
@@ -12,27 +12,28 @@ use super::sysctl::{self, CONGESTION_CONTROL, SysctlScope};
 use crate::LabError;
 use crate::topology::{LabHost, Topology};
 
-/// All hosts are neighbours in 10.99.0.0/24.
+/// Prefix length: all hosts are on the subnet 10.99.0.0/24.
 const PREFIX: u8 = 24;
 
-/// Packets (or super-packets) that may wait between a host and the emulator before the host drops
-/// them: about 0.2 s of 1 Gbit/s in single packets. The ring takes 8 bytes a packet.
+/// Length of the queue between a host and the emulator, in packets or super-packets. The host drops
+/// packets if it is full. It holds about 0.2 s at 1 Gbit/s in single packets; the ring takes 8 bytes
+/// per packet.
 const DEVICE_QUEUE: u32 = 20_000;
 
-/// Needs of a host that it cannot meet by itself.
+/// Settings of a host that cannot be made in its namespace alone.
 #[derive(Debug, Default)]
 struct UnmetNeeds {
-    /// Settings that one value serves the whole machine for.
+    /// Settings that exist once per machine.
     for_machine: Vec<(String, String)>,
-    /// A congestion control that has to be allowed first.
+    /// A congestion control that the machine must allow first.
     restricted: Option<String>,
 }
 
-/// Builds all hosts, in the topology's order. What they want changed on the whole machine is put
-/// back when the third value goes.
+/// Builds all hosts, in the topology's order. Dropping the third value restores the settings of the
+/// machine that were changed.
 ///
 /// # Errors
-/// [`LabError::Refused`]: the system forbids it; [`LabError::Usage`]: a setting is wrong.
+/// [`LabError::Refused`]: the system forbids it; [`LabError::Usage`]: a setting is invalid.
 pub(super) fn build_hosts(
     topology: &Topology,
 ) -> Result<(Vec<HostNamespace>, Vec<TunPort>, TemporarySysctls), LabError> {
@@ -62,17 +63,17 @@ pub(super) fn build_hosts(
     Ok((namespaces, ports, borrowed))
 }
 
-/// After the machine has allowed it.
+/// Sets a congestion control that the machine now allows, in this thread's namespace.
 fn set_restricted(congestion: &str) -> Result<(), LabError> {
     match sysctl::set_in_namespace(CONGESTION_CONTROL, congestion)? {
         SysctlScope::Namespace => Ok(()),
         SysctlScope::Machine | SysctlScope::Restricted => Err(LabError::Refused(format!(
-            "this kernel does not let a namespace use the congestion control '{congestion}'"
+            "this kernel does not allow the congestion control '{congestion}' in a namespace"
         ))),
     }
 }
 
-/// The host's only way out, in this thread's namespace.
+/// Creates the host's TUN device, its only interface besides loopback, in this thread's namespace.
 fn device(topology: &Topology, address: Ipv4Addr) -> Result<SyncDevice, LabError> {
     let failed = |e| LabError::system("cannot create a TUN device", e);
     let device = DeviceBuilder::new()
@@ -87,7 +88,7 @@ fn device(topology: &Topology, address: Ipv4Addr) -> Result<SyncDevice, LabError
     Ok(device)
 }
 
-/// Neighbour discovery and router solicitations would only add packets nobody asked for.
+/// Disables IPv6, whose neighbour discovery and router solicitations would add packets to the paths.
 fn disable_ipv6() -> Result<(), LabError> {
     for which in ["default", "all"] {
         // A kernel without IPv6 does not have the setting.
@@ -96,9 +97,9 @@ fn disable_ipv6() -> Result<(), LabError> {
     Ok(())
 }
 
-/// The host's settings, in this thread's namespace.
+/// Applies the host's settings in this thread's namespace; returns those that need the machine.
 fn configure(host: &LabHost) -> Result<UnmetNeeds, LabError> {
-    // What one connection learns of the path must not change the next one.
+    // Otherwise the kernel saves ssthresh and RTT of a connection for the next one to that host.
     let ours = ("net.ipv4.tcp_no_metrics_save".to_owned(), "1".to_owned());
     let congestion = host
         .congestion_control
@@ -119,7 +120,7 @@ fn configure(host: &LabHost) -> Result<UnmetNeeds, LabError> {
     Ok(rest)
 }
 
-/// The other hosts must be reachable at once, without a gateway.
+/// Checks that the other hosts are reachable directly, without a gateway.
 fn check_route() -> Result<(), LabError> {
     let table = std::fs::read_to_string("/proc/thread-self/net/route")
         .map_err(|e| LabError::system("cannot read a host's routes", e))?;
@@ -127,13 +128,13 @@ fn check_route() -> Result<(), LabError> {
         Ok(())
     } else {
         Err(LabError::Program(format!(
-            "{INTERFACE} came up without its route to 10.99.0.0/{PREFIX}"
+            "{INTERFACE} has no route to 10.99.0.0/{PREFIX}"
         )))
     }
 }
 
-/// `/proc/net/route`: interface, destination, gateway, flags, ..., mask as the eighth; addresses as
-/// hexadecimal words in the machine's byte order.
+/// Whether `/proc/net/route` has the subnet's route. Its columns are interface, destination, gateway,
+/// flags, ..., and the mask as the eighth; addresses are hexadecimal words in the machine's byte order.
 fn has_route(table: &str) -> bool {
     let word = |a: Ipv4Addr| format!("{:08X}", u32::from_ne_bytes(a.octets()));
     let network = word(Ipv4Addr::new(10, 99, 0, 0));
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_needs_interface_network_and_mask() {
+    fn a_route_must_match_interface_network_and_mask() {
         let line = |interface: &str, network: &str, mask: &str| {
             format!(
                 "Iface Destination ...\n{interface} {network} 00000000 0001 0 0 0 {mask} 0 0 0\n"

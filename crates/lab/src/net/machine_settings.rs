@@ -1,7 +1,7 @@
-//! Settings that one value serves the whole machine for: changed for the run, put back after it.
+//! Settings that exist once per machine: changed for the run and restored after it.
 //!
-//! Three may put them back, whoever is left: the lab itself; the first process of its process
-//! namespace, when the lab was killed; the next lab of root's, from a file, when both were.
+//! Three processes can restore them: the lab itself; if the lab was killed, the first process of its
+//! PID namespace; if both were killed, the next lab started by root, from a record file.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -12,35 +12,35 @@ use serde::{Deserialize, Serialize};
 use super::sysctl;
 use crate::LabError;
 
-/// Only root can write here, so root can trust what it finds.
+/// The record file. Only root can write in this directory, so root can trust its content.
 const RECORD: &str = "/run/longhaul-lab.sysctls";
 
-/// A setting that was changed.
+/// One changed setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SysctlChange {
     key: String,
-    /// The setting as it was.
+    /// Value before the lab.
     before: String,
-    /// The setting that the lab made of it.
+    /// Value set by the lab.
     during: String,
 }
 
-/// Settings that are to be put back.
+/// Settings to restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SysctlChanges(Vec<SysctlChange>);
 
-/// Puts the settings back when it goes.
+/// Restores the settings when dropped.
 #[derive(Debug, Default)]
 pub(super) struct TemporarySysctls {
     changes: SysctlChanges,
 }
 
 impl TemporarySysctls {
-    /// Sets what the hosts want of the machine. A value that is there already needs no root.
+    /// Sets the machine-wide settings that the hosts need. Setting the current value needs no root.
     ///
     /// # Errors
-    /// [`LabError::Usage`]: two hosts want different values, or the kernel does not take one;
-    /// [`LabError::Refused`]: not root. Nothing stays changed then.
+    /// [`LabError::Usage`]: two hosts need different values, or the kernel refuses one;
+    /// [`LabError::Refused`]: not root. On an error no setting stays changed.
     pub(super) fn set(wanted: &[(String, String)]) -> Result<Self, LabError> {
         let mut changes = Vec::<SysctlChange>::new();
         for (key, value) in wanted {
@@ -50,7 +50,7 @@ impl TemporarySysctls {
                     continue;
                 }
                 return Err(LabError::Usage(format!(
-                    "{key} is one setting for the whole machine: hosts cannot have '{}' and \
+                    "{key} exists once for the whole machine: hosts cannot have both '{}' and \
                      '{during}'",
                     other.during
                 )));
@@ -74,12 +74,12 @@ impl TemporarySysctls {
         Ok(borrowed)
     }
 
-    /// For the process that outlives this one.
+    /// The changes, for the first process of the PID namespace.
     pub(super) fn changes(&self) -> &SysctlChanges {
         &self.changes
     }
 
-    /// Before the first change: what is changed is always on record.
+    /// Writes the record file. This comes before the first change, so that no change is unrecorded.
     fn record(&self) -> Result<(), LabError> {
         let text = serde_json::to_string(&self.changes).map_err(std::io::Error::from);
         let written = text.and_then(|text| {
@@ -104,7 +104,7 @@ impl Drop for TemporarySysctls {
 }
 
 impl SysctlChanges {
-    /// Puts back what nobody else has changed since.
+    /// Restores the settings that nobody else has changed since, and removes the record file.
     pub(super) fn revert(&self) {
         if self.0.is_empty() {
             return;
@@ -124,8 +124,8 @@ impl SysctlChanges {
             .map(|c| format!("sudo sysctl -w {}='{}'", c.key, c.during))
             .collect();
         LabError::Refused(format!(
-            "a setting of the whole machine is asked for, and only root may change it: run as root, \
-             or set it first with `{}`",
+            "only root may change a setting of the whole machine: run as root, or set it before with \
+             `{}`",
             commands.join(" && ")
         ))
     }
@@ -140,22 +140,22 @@ impl SysctlChanges {
             if sysctl::read(key).is_ok_and(|now| &now == during)
                 && let Err(error) = sysctl::set_machine(key, before)
             {
-                tracing::error!(%error, "a setting of the machine could not be put back");
+                tracing::error!(%error, "cannot restore a setting of the machine");
             }
         }
     }
 }
 
-/// Whether a lab has changed settings that are not put back yet; it may still run.
+/// Whether a lab has changed settings and not restored them yet. That lab may still be running.
 pub(super) fn has_record() -> bool {
     std::path::Path::new(RECORD).exists()
 }
 
-/// Puts back what a lab left changed that was killed together with all its processes. The caller
-/// holds the lock of labs.
+/// Restores the settings of a lab that was killed together with all its processes. The caller must
+/// hold the lab lock.
 ///
 /// # Errors
-/// The record cannot be read although this is root, or is damaged.
+/// The record file cannot be read although this process is root, or is damaged.
 pub(super) fn recover() -> Result<(), LabError> {
     let text = match std::fs::read_to_string(RECORD) {
         Ok(text) => text,
@@ -166,7 +166,7 @@ pub(super) fn recover() -> Result<(), LabError> {
     };
     let changes: SysctlChanges = serde_json::from_str(&text).map_err(|e| {
         LabError::system(
-            format!("{RECORD}, left by a lab that was killed, is damaged (remove it)"),
+            format!("{RECORD}, left by a killed lab, is damaged; remove it"),
             e,
         )
     })?;
@@ -186,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_already_is_not_borrowed() {
+    fn a_setting_that_has_the_value_already_is_not_changed() {
         let now = sysctl::read(KEY).unwrap();
         let borrowed = TemporarySysctls::set(&wanted(&[&now, &format!(" {now}\t")])).unwrap();
         assert_eq!(borrowed.changes, SysctlChanges::default());
     }
 
     #[test]
-    fn hosts_that_disagree_change_nothing() {
+    fn hosts_with_different_values_are_refused_and_nothing_changes() {
         let before = sysctl::read(KEY).unwrap();
         let told = TemporarySysctls::set(&wanted(&["101", "102"])).unwrap_err();
         assert!(matches!(told, LabError::Usage(_)));
@@ -202,9 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_changed_since_stays() {
+    fn a_setting_that_somebody_else_has_changed_is_not_restored() {
         let before = sysctl::read(KEY).unwrap();
-        // As if the lab had made it 103, and an administrator what it is now.
+        // As if the lab had set 103, and an administrator the current value.
         SysctlChanges(vec![SysctlChange {
             key: KEY.to_owned(),
             before: "104".to_owned(),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_out_without_root_is_a_command_line() {
+    fn the_error_without_root_contains_a_sysctl_command() {
         let changes = SysctlChanges(vec![SysctlChange {
             key: "net.core.rmem_max".to_owned(),
             before: "1".to_owned(),

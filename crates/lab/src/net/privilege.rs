@@ -1,4 +1,4 @@
-//! Needs from the system for building a network: namespaces and the TUN device.
+//! Privileges for building a network: namespaces and the TUN device.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -12,13 +12,13 @@ use crate::LabError;
 
 const TUN_DEVICE: &str = "/dev/net/tun";
 
-/// Makes sure that this process may create namespaces and devices in them: with root's
-/// capabilities it may already, otherwise it becomes root of a user namespace of its own.
+/// Ensures that this process may create namespaces and devices in them. Without root's capabilities it
+/// becomes root of a new user namespace.
 ///
 /// # Errors
-/// [`LabError::Refused`]: what forbids it and how to allow it.
+/// [`LabError::Refused`] names the restriction and how to lift it.
 pub(super) fn acquire() -> Result<(), LabError> {
-    // First what can be undone: a user namespace cannot be left again.
+    // This check comes first, because a process cannot leave a user namespace again.
     check_tun_device()?;
     if !has_capabilities()? {
         enter_user_namespace()?;
@@ -34,13 +34,13 @@ fn has_capabilities() -> Result<bool, LabError> {
         .contains(CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN))
 }
 
-/// Root's capabilities over whatever this process creates from now on; its user and group appear as
-/// 0, and its rights to files stay what they were.
+/// Gives this process all capabilities in a new user namespace. Its user and group appear as 0; its
+/// rights to files do not change (user_namespaces(7)).
 fn enter_user_namespace() -> Result<(), LabError> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
     unshare(CloneFlags::CLONE_NEWUSER).map_err(no_user_namespace)?;
-    // The kernel lets an unprivileged process map a group only after it has given up `setgroups`.
+    // An unprivileged process may write gid_map only after "deny" in setgroups (user_namespaces(7)).
     for (file, line) in [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("0 {user} 1")),
@@ -54,7 +54,8 @@ fn enter_user_namespace() -> Result<(), LabError> {
     Ok(())
 }
 
-/// The reason, as far as the system's switches show it, with the command that removes it.
+/// The error for a refused user namespace. It names the restriction, as far as the system's settings
+/// show it, and the command that lifts it.
 fn no_user_namespace(error: Errno) -> LabError {
     let switched_off = |key: &str, off: &str| {
         std::fs::read_to_string(Path::new("/proc/sys").join(key)).is_ok_and(|v| v.trim() == off)
@@ -83,7 +84,7 @@ fn no_user_namespace(error: Errno) -> LabError {
     ))
 }
 
-/// A namespace of another kind was refused although this process has root's capabilities.
+/// The error for another kind of namespace, refused although this process has root's capabilities.
 pub(super) fn no_namespace(kind: &str, limit: &str, error: Errno) -> LabError {
     match error {
         Errno::EPERM => LabError::Refused(format!(
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal_names_its_remedy() {
+    fn each_tun_device_error_names_its_remedy() {
         for (errno, remedy) in [
             (Errno::ENOENT, "modprobe tun"),
             (Errno::EACCES, "chmod 666"),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_failure_is_not_called_a_missing_privilege() {
+    fn an_unknown_error_is_not_reported_as_a_missing_privilege() {
         let error = std::io::Error::from(Errno::EIO);
         assert!(matches!(
             no_tun_device(error.kind(), error),
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_named() {
+    fn the_error_for_a_reached_limit_names_the_limit() {
         let told = no_namespace("network", "user.max_net_namespaces", Errno::ENOSPC).to_string();
         assert!(told.contains("user.max_net_namespaces"), "{told}");
     }

@@ -1,4 +1,4 @@
-//! Hosts: their names, settings and congestion control.
+//! Hosts: names, kernel settings and congestion control.
 
 use toml::Value;
 
@@ -8,13 +8,13 @@ use super::kernel_setting::{insert_or_replace, parse_congestion_control, parse_s
 use super::network_options::ParsedNetworkOptions;
 use super::{LabHost, MOST_HOSTS};
 
-/// Longest name of a host.
+/// Maximum length of a host name.
 const LONGEST_NAME: usize = 32;
 
-/// Names whose variables mean something else: `LAB_HOSTS`.
+/// Names that are not allowed, because their variables have another meaning (`LAB_HOSTS`).
 const TAKEN: [&str; 3] = ["hosts", "namespaces", "program"];
 
-/// The hosts of a file, or the two that are there when it names none.
+/// The hosts of a file; `a` and `b` if it has none.
 pub(super) fn hosts(
     file: &TopologyFile,
     over: &ParsedNetworkOptions,
@@ -61,7 +61,7 @@ pub(super) fn hosts(
     Ok(hosts)
 }
 
-/// Adds the settings of a table. TOML reads an unquoted `net.ipv4.x = 1` as tables in tables.
+/// Adds the settings of a table. TOML parses an unquoted `net.ipv4.x = 1` as nested tables.
 fn add_table(
     settings: &mut Vec<(String, String)>,
     above: &str,
@@ -97,13 +97,13 @@ fn check_name(name: &str) -> Result<(), TopologyError> {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if !fine || name.len() > LONGEST_NAME {
         return Err(TopologyError::new(format!(
-            "host '{shown}': a name is lower-case letters, digits and hyphens, a letter first, at most \
-             {LONGEST_NAME} of them"
+            "host '{shown}': a name is at most {LONGEST_NAME} lower-case letters, digits and hyphens, \
+             a letter first"
         )));
     }
     if TAKEN.contains(&name) {
         return Err(TopologyError::new(format!(
-            "host '{shown}': LAB_{} means something else; choose another name",
+            "host '{shown}': LAB_{} has another meaning; choose another name",
             name.to_ascii_uppercase()
         )));
     }
@@ -113,11 +113,11 @@ fn check_name(name: &str) -> Result<(), TopologyError> {
 fn check_number(number: usize) -> Result<(), TopologyError> {
     match number {
         0..2 => Err(TopologyError::new(
-            "one host has no path; name at least two",
+            "one host has no path; define at least two hosts",
         )),
         2..=MOST_HOSTS => Ok(()),
         _ => Err(TopologyError::new(format!(
-            "{number} hosts are too many; the most is {MOST_HOSTS}"
+            "{number} hosts are too many; the maximum is {MOST_HOSTS}"
         ))),
     }
 }

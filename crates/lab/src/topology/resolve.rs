@@ -1,4 +1,4 @@
-//! From what a file and the command line say to the network they mean.
+//! Combines a topology file and the command line to a topology.
 
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
@@ -12,13 +12,13 @@ use super::hosts::hosts;
 use super::network_options::ParsedNetworkOptions;
 use super::{LabHost, LabPath, Topology};
 
-/// The seed when none is given.
+/// Default seed.
 const SEED: u64 = 1;
 
-/// The MTU when none is given, and the least and greatest, bytes.
+/// Default, minimum and maximum MTU, bytes.
 const MTU: (u16, u16, u16) = (1500, 576, 9000);
 
-/// The network.
+/// The topology of a file and command-line options.
 pub(super) fn topology(
     file: &TopologyFile,
     base: &FilePath,
@@ -30,7 +30,7 @@ pub(super) fn topology(
     let default = PathKeys::read(&file.default, base).map_err(|f| f.within("default"))?;
     if let Some(between) = &file.default.between {
         return Err(
-            TopologyError::new("between: default is for all paths; use [[paths]]")
+            TopologyError::new("between: default applies to all paths; use [[paths]]")
                 .at(between.span()),
         );
     }
@@ -55,7 +55,7 @@ pub(super) fn topology(
     })
 }
 
-/// Keys of a table on a path and on its directions.
+/// Keys of a path's table: for both directions, and for each one.
 #[derive(Debug, Clone, Default)]
 struct PathKeys {
     both: DirectionKeys,
@@ -72,7 +72,7 @@ impl PathKeys {
         })
     }
 
-    /// Seen from the other end.
+    /// The same keys with the directions exchanged.
     fn turned(self) -> Self {
         Self {
             both: self.both,
@@ -93,7 +93,7 @@ fn direction(
     let table = table.get_ref();
     if let Some(rtt) = &table.rtt {
         return Err(
-            TopologyError::new("rtt: one direction has no round trip; write delay").at(rtt.span()),
+            TopologyError::new("rtt: a direction has no round trip; use delay").at(rtt.span()),
         );
     }
     if table.between.is_some() || table.forward.is_some() || table.back.is_some() {
@@ -104,7 +104,7 @@ fn direction(
     DirectionKeys::read(table, base)
 }
 
-/// The paths that a file has something special to say of.
+/// The tables of single paths in a file, by pair of hosts.
 fn path_overrides(
     file: &TopologyFile,
     hosts: &[LabHost],
@@ -121,7 +121,7 @@ fn path_overrides(
         };
         if special.insert(between, sides).is_some() {
             return Err(TopologyError::new(format!(
-                "between: the path {}-{} is there already; put everything in one place",
+                "between: the path {}-{} has a table already; use one table",
                 hosts[between.0].name, hosts[between.1].name
             ))
             .at(table.span()));
@@ -130,7 +130,7 @@ fn path_overrides(
     Ok(special)
 }
 
-/// The hosts at the ends of a path, as its table names them.
+/// Indices of the hosts at the ends of a path, in the order of its table.
 fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize), TopologyError> {
     let Some(between) = &table.get_ref().between else {
         let missing = "a path needs between = [\"a\", \"b\"]";
@@ -139,7 +139,7 @@ fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize),
     let refused =
         |problem: String| TopologyError::new(format!("between: {problem}")).at(between.span());
     let [one, other] = between.get_ref().as_slice() else {
-        return Err(refused("a path has two ends; name two hosts".into()));
+        return Err(refused("a path has two ends; give two hosts".into()));
     };
     let find = |name: &String| {
         let place = hosts.iter().position(|host| host.name == *name);
@@ -147,19 +147,19 @@ fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize),
             let names: Vec<_> = hosts.iter().map(|host| host.name.as_str()).collect();
             let name = name.escape_debug();
             refused(format!(
-                "there is no host '{name}', only {}",
+                "there is no host '{name}'; the hosts are {}",
                 names.join(", ")
             ))
         })
     };
     let ends = (find(one)?, find(other)?);
     if ends.0 == ends.1 {
-        return Err(refused(format!("'{one}' needs no path to itself")));
+        return Err(refused(format!("'{one}' cannot have a path to itself")));
     }
     Ok(ends)
 }
 
-/// One path, from what is said of it, of all paths, and on the command line.
+/// A path, from its own table, the default and the command line.
 fn path(
     between: (usize, usize),
     special: &PathKeys,

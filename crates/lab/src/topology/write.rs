@@ -1,4 +1,4 @@
-//! A topology as TOML.
+//! Writes a topology as TOML.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use units::exact;
 use super::direction_keys::KeysFromTrace;
 use super::{LabHost, LabPath, Topology};
 
-/// The whole file.
+/// The topology as TOML text.
 pub(super) fn topology(topology: &Topology) -> String {
     let seed = match i64::try_from(topology.seed) {
         Ok(seed) => seed.to_string(),
-        // Beyond the integers of TOML.
+        // TOML integers are signed 64-bit numbers.
         Err(_) => quoted(&topology.seed.to_string()),
     };
     let mut text = format!(
@@ -119,8 +119,8 @@ fn line(text: &mut String, prefix: &str, key: &str, value: &str) {
     let _ = writeln!(text, "{prefix}{key} = {value}");
 }
 
-/// The name of a trace that ships with the lab, or the trace itself. Its table has digits, commas
-/// and points only, so nothing in it can end the quotation.
+/// The name of a built-in trace, or the CSV text of another one. The CSV has only letters, digits,
+/// commas and points, so nothing in it can end the quoted string.
 fn trace_value(trace: &PathTrace) -> String {
     let shipped = BUILT_IN_TRACES.into_iter().find(|(name, _)| {
         sim::trace::built_in_trace(name).is_some_and(|shipped| *shipped == *trace)

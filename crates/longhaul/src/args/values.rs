@@ -1,15 +1,15 @@
-//! Values of flags: quantities with the bounds that all flags of their kind have.
+//! Parsers for the values of flags, with the bounds that all flags of a kind share.
 
 use std::time::Duration;
 
 use units::Rate;
 
-/// Longest time that a program waits, 30 years: what is longer no timer counts.
+/// Longest timeout, about 30 years. Timers overflow with much longer ones.
 const LONGEST_WAIT: Duration = Duration::from_secs(1_000_000_000);
 
 const NOTHING: &str = "must be more than 0";
 
-/// A number of bytes, at least one: `4096`, `64k`, `8M`, `8Mi`.
+/// Parses a number of bytes, at least 1: `4096`, `64k`, `8M`, `8Mi`.
 pub(crate) fn positive_size(text: &str) -> Result<u64, String> {
     match units::size(text) {
         Ok(0) => Err(NOTHING.to_owned()),
@@ -18,7 +18,7 @@ pub(crate) fn positive_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A rate above 0: `100M`, `1Gbit/s`.
+/// Parses a rate above 0: `100M`, `1Gbit/s`.
 pub(crate) fn positive_rate(text: &str) -> Result<Rate, String> {
     match units::rate(text) {
         Ok(rate) if rate.as_bits_per_second() == 0 => Err(NOTHING.to_owned()),
@@ -27,12 +27,12 @@ pub(crate) fn positive_rate(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// A rate in bits per second, returned in bytes per second, at least 1.
+/// Parses a rate in bits per second; returns bytes per second, at least 1.
 pub(crate) fn bytes_per_second(text: &str) -> Result<u64, String> {
     positive_rate(text).map(|rate| (rate.as_bits_per_second() / 8).max(1))
 }
 
-/// A time that a program waits or runs, more than 0; a plain number is seconds.
+/// Parses a timeout above 0; a number without a unit is in seconds.
 pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     match units::seconds(text) {
         Ok(time) => positive(time),
@@ -40,7 +40,7 @@ pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A round trip above 0; a plain number is milliseconds.
+/// Parses a round-trip time above 0; a number without a unit is in milliseconds.
 pub(crate) fn round_trip(text: &str) -> Result<Duration, String> {
     match units::milliseconds(text) {
         Ok(time) => positive(time),
@@ -48,7 +48,7 @@ pub(crate) fn round_trip(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time that may well be hours, with its unit: `90s`, `45min`, `8h`.
+/// Parses a time of up to many hours, which needs a unit: `90s`, `45min`, `8h`.
 pub(crate) fn budget(text: &str) -> Result<Duration, String> {
     match units::time(text) {
         Ok(time) => positive(time),
@@ -61,12 +61,12 @@ fn positive(time: Duration) -> Result<Duration, String> {
         return Err(NOTHING.to_owned());
     }
     if time > LONGEST_WAIT {
-        return Err("is too long; the most is 30 years".to_owned());
+        return Err("is too long; the maximum is 30 years".to_owned());
     }
     Ok(time)
 }
 
-/// `LO-HI`, two ports.
+/// Parses a range of ports, `LO-HI`.
 pub(crate) fn port_range(text: &str) -> Result<(u16, u16), String> {
     let parsed = text
         .split_once('-')
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_above_0() {
+    fn a_size_of_0_is_refused() {
         assert_eq!(positive_size("64Ki"), Ok(65_536));
         assert_eq!(positive_size("1"), Ok(1));
         for text in ["0", "eight", "-1", "8X", "99999999999T"] {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_bits_per_second() {
+    fn rates_are_read_as_bits_per_second() {
         assert_eq!(bytes_per_second("8bit"), Ok(1));
         assert_eq!(bytes_per_second("1bit"), Ok(1));
         assert_eq!(bytes_per_second("100M"), Ok(12_500_000));
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn a_small_rate_needs_its_unit() {
+    fn a_rate_below_1000_needs_a_unit() {
         let refused = bytes_per_second("100").unwrap_err();
         assert!(refused.contains("100mbit or 100bit"), "{refused}");
     }
 
     #[test]
-    fn port_ranges_are_ascending() {
+    fn port_ranges_must_be_ascending() {
         assert_eq!(port_range("50000-50100"), Ok((50000, 50100)));
         assert!(port_range("5-1").is_err());
         assert!(port_range("0-1").is_err());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_above_0_and_a_number_alone_is_what_the_flag_is_about() {
+    fn a_number_without_a_unit_is_seconds_or_milliseconds_and_0_is_refused() {
         assert_eq!(wait("60"), Ok(Duration::from_secs(60)));
         assert_eq!(wait("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(wait("90s"), Ok(Duration::from_secs(90)));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_has_a_unit() {
+    fn a_budget_needs_a_unit() {
         assert_eq!(budget("90min"), Ok(Duration::from_secs(5400)));
         assert_eq!(budget("1.5 h"), Ok(Duration::from_secs(5400)));
         assert_eq!(budget("30s"), Ok(Duration::from_secs(30)));

@@ -1,4 +1,5 @@
-//! The inner half: two copies at the same time, live, and what came of them.
+//! The part of the demo that runs inside the lab: two copies at the same time, shown live, and their
+//! result.
 
 use std::io::{BufRead, BufReader, IsTerminal};
 use std::path::Path;
@@ -15,19 +16,20 @@ use units::show;
 use super::{DemoHost, DemoServer, longhaul_command_on};
 use crate::output::print_line;
 
-/// Window that a stock FTP client asks of its socket, and that stock systems gave for decades.
+/// Receive window of stock FTP: the largest without window scaling (RFC 7323), and for decades the
+/// usual socket buffer.
 const STOCK_WINDOW: &str = "64Ki";
-/// Its bytes: one window crosses the path in a round trip.
+/// [`STOCK_WINDOW`] in bytes. TCP transfers at most one window per round trip.
 const STOCK_WINDOW_BYTES: f64 = 65_536.0;
-/// Stock FTP moves as much of the file as it can in about this time.
+/// Stock FTP copies as much of the file as it can in about this time.
 const STOCK_SECONDS: f64 = 25.0;
-/// Without a terminal, a line this often.
+/// Interval of progress lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(4);
 
-/// Where the outer half finds the line that sums it up.
+/// File in the demo's folder for the result line, which [`super::wan`] prints.
 pub(super) const RESULT_FILE: &str = "last-line";
 
-/// Bytes that stock FTP moves over a path of this round trip in its time, at least a megabyte.
+/// Bytes that stock FTP copies in [`STOCK_SECONDS`] over a path of this round-trip time, at least 1 MB.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -47,7 +49,7 @@ struct RaceCopy {
     summary: Option<Value>,
 }
 
-/// Runs both copies on the hosts of the surrounding lab.
+/// Runs both copies on the hosts of the surrounding lab and prints their result.
 pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
     let served = place.join("served");
     let size = std::fs::metadata(served.join("big.dat"))
@@ -93,7 +95,7 @@ impl RaceCopy {
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("cannot start the copy of {name}"))?;
+            .with_context(|| format!("cannot start the copy by {name}"))?;
         let out = child.stdout.take().context("no output to read")?;
         let events = events.clone();
         std::thread::spawn(move || {
@@ -149,7 +151,7 @@ impl Drop for RaceCopy {
     }
 }
 
-/// Shows both until both have ended.
+/// Shows the progress of both copies until both have ended.
 fn show_progress(lanes: &mut [RaceCopy; 2], heard: &mpsc::Receiver<(usize, Value)>) -> Result<()> {
     let display = RaceDisplay::new(lanes);
     let start = Instant::now();
@@ -189,7 +191,7 @@ fn show_progress(lanes: &mut [RaceCopy; 2], heard: &mpsc::Receiver<(usize, Value
     Ok(())
 }
 
-/// Bytes so far and the mean rate, or the rate it ended with.
+/// Bytes so far, and the mean rate; after the end, the goodput of the summary.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn progress_text(lane: &RaceCopy, elapsed: Duration) -> String {
     let rate = match &lane.summary {
@@ -200,7 +202,7 @@ fn progress_text(lane: &RaceCopy, elapsed: Duration) -> String {
     format!("{}, {}{done}", show::bytes(lane.bytes), show::rate(rate))
 }
 
-/// Two bars on a terminal, lines elsewhere.
+/// How progress is shown: two bars on a terminal, lines elsewhere.
 enum RaceDisplay {
     Bars([ProgressBar; 2]),
     Lines,
@@ -224,17 +226,18 @@ impl RaceDisplay {
     }
 }
 
-/// Says what it came to; the line that sums it up is left to who knows whether it can be believed.
+/// Prints the result of both copies, and returns the result line. The part outside the lab prints
+/// that line, because only it knows whether the run is valid.
 fn print_result(stock: &RaceCopy, tuned: &RaceCopy, size: u64) -> Result<String> {
     let (slow, fast) = (stock.rate(), tuned.rate());
     if slow <= 0.0 || fast <= 0.0 {
-        bail!("a copy did not say how fast it was");
+        bail!("a copy did not report its rate");
     }
     #[allow(clippy::cast_precision_loss, reason = "whole seconds are shown")]
     let whole = size as f64 * 8.0 / slow;
     print_line(&format!(
-        "\nstock FTP moved the first {} in {:.0} s; the whole file would take it {:.0} min {:.0} s.\n\
-         longhaul moved all of it in {:.0} s over {} streams, verified by {}. {}",
+        "\nstock FTP copied the first {} in {:.0} s; the whole file would take {:.0} min {:.0} s.\n\
+         longhaul copied the whole file in {:.0} s over {} streams, verified by {}. {}",
         show::bytes(stock.bytes),
         stock.summary_field("seconds").as_f64().unwrap_or(0.0),
         (whole / 60.0).floor(),
@@ -247,7 +250,7 @@ fn print_result(stock: &RaceCopy, tuned: &RaceCopy, size: u64) -> Result<String>
     let cause = match stock.summary_field("limited_by").as_str() {
         Some("receive window") => "its 64 KB receive window".to_owned(),
         Some(other) => format!("the {other}"),
-        None => "nothing that it could name".to_owned(),
+        None => "an unknown bottleneck".to_owned(),
     };
     Ok(format!(
         "stock {:.1} Mb/s, longhaul {:.0} Mb/s: {:.0}x (stock was limited by {cause})",

@@ -9,7 +9,7 @@ use units::show;
 
 use super::{event_message, streams_text};
 
-/// Rates shown are averages over about this many progress events.
+/// Weight of the newest rate in the exponential moving average that is shown.
 const SMOOTHING: f64 = 0.3;
 
 /// One bar for the whole batch.
@@ -18,7 +18,7 @@ pub(super) struct BarObserver {
     rate: Mutex<SmoothedRate>,
 }
 
-/// A smoothed rate from totals.
+/// Exponential moving average of the rate, computed from byte totals.
 #[derive(Default)]
 struct SmoothedRate {
     last: Option<(std::time::Instant, u64)>,
@@ -61,7 +61,7 @@ impl BarObserver {
         }
     }
 
-    /// `wire` is what is said of the streams.
+    /// Updates the bar. `wire` is the text about the streams.
     fn progress(&self, moved: u64, safe: u64, wire: &str) {
         let rate = match self.rate.lock() {
             Ok(mut rate) => rate.update(moved),
@@ -69,7 +69,7 @@ impl BarObserver {
         };
         let total = self.bar.length().unwrap_or(0);
         if total < safe {
-            // The sizes of some files are not known.
+            // The sizes of some files are unknown, so the total is too small.
             set_bar_style(&self.bar, false);
         }
         self.bar.set_position(safe);
@@ -89,7 +89,7 @@ impl BarObserver {
     }
 }
 
-/// The bar and its percentage, which are of nothing where the total is not known.
+/// Shows bar and percentage only if the total is known.
 fn set_bar_style(bar: &ProgressBar, known: bool) {
     let template = match known {
         true => "{bar:30} {percent:>3}% {wide_msg}",
@@ -100,14 +100,14 @@ fn set_bar_style(bar: &ProgressBar, known: bool) {
     }
 }
 
-/// Words for `seconds` that are left, with no more digits than such a guess has.
+/// The remaining time as text, rounded to what an estimate can provide.
 fn time_left(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
         0..3600 => format!("{minutes}:{:02} left", seconds % 60),
         3600..86_400 => format!("{hours} h {:02} min left", minutes % 60),
         86_400..8_640_000 => format!("{days} d {} h left", hours % 24),
-        // At this rate it does not move.
+        // More than 100 days: the transfer practically stands still.
         _ => "time left unknown".to_owned(),
     }
 }
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal that keeps what was written.
+    /// A terminal that stores what was written to it.
     #[derive(Debug, Clone, Default)]
     struct CapturedTerminal(Arc<Mutex<String>>);
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_size_is_unknown_no_percentage_is_shown() {
+    fn no_percentage_is_shown_if_the_size_is_unknown() {
         let screen = CapturedTerminal::default();
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
         let bar = BarObserver::with_bar(ProgressBar::with_draw_target(Some(0), target));
@@ -226,13 +226,13 @@ mod tests {
         shown(planned(10));
         let known = shown(safe(5));
         assert!(known.contains("50%"), "{known}");
-        // More came than was announced.
+        // More bytes arrived than were announced.
         let more = shown(safe(11));
         assert!(more.contains("11 B") && !more.contains('%'), "{more}");
     }
 
     #[test]
-    fn time_left_is_in_units_that_people_read() {
+    fn time_left_is_shown_in_minutes_hours_or_days() {
         for (seconds, shown) in [
             (0, "0:00 left"),
             (125, "2:05 left"),

@@ -1,4 +1,4 @@
-//! Progress where standard error is a file or a pipe: a line every ten seconds.
+//! Progress if standard error is a file or a pipe: one line every ten seconds.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::{event_message, print_to_stderr, streams_text};
 
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// A line now and then.
+/// Prints a progress line every [`PERIOD`].
 pub(super) struct LineObserver {
     state: Mutex<LineProgress>,
 }
@@ -33,7 +33,7 @@ impl LineObserver {
         }
     }
 
-    /// `wire` is what is said of the streams.
+    /// Prints a line if the last one is old enough. `wire` is the text about the streams.
     fn progress(&self, bytes: u64, safe: u64, wire: &str) {
         let Ok(mut state) = self.state.lock() else {
             return;

@@ -1,10 +1,10 @@
-//! The log on standard error: one event, one line, whatever strangers put into it.
+//! The log on standard error: one line per event, even if a peer's text contains control characters.
 
 use std::io::{self, Write};
 
 use proto::printable::{printable, printable_json};
 
-/// Which escapes keep a line readable.
+/// How control characters are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogEscaping {
     /// `\x1b`
@@ -13,7 +13,7 @@ pub(crate) enum LogEscaping {
     Json,
 }
 
-/// Standard error for a log. Each write is one event with its line end.
+/// Escapes log events. Each write must be one event with its line end.
 pub(crate) struct LogWriter<W> {
     form: LogEscaping,
     out: W,
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_an_event_makes_a_second_line_or_acts_on_a_terminal() {
+    fn line_breaks_and_terminal_controls_in_an_event_are_escaped() {
         assert_eq!(
             written(
                 LogEscaping::Text,

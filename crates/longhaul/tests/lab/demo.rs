@@ -3,7 +3,7 @@
 use crate::harness::{LabTestGuard, directory, longhaul, stderr, stdout};
 use crate::unprivileged::{TunDeviceState, as_nobody};
 
-/// `stock X Mb/s, longhaul Y Mb/s: Zx (stock was limited by ...)`
+/// Parses `stock X Mb/s, longhaul Y Mb/s: Zx (stock was limited by ...)`.
 fn rates(line: &str) -> (f64, f64, f64) {
     let read = || {
         let rest = line.strip_prefix("stock ")?;
@@ -20,11 +20,11 @@ fn rates(line: &str) -> (f64, f64, f64) {
     read().unwrap_or_else(|| panic!("'{line}'"))
 }
 
-/// Output of the first of three runs that the machine was quiet enough for; `None` when other
-/// programs kept it busy in all of them, which the demo must tell instead of a ratio.
+/// Output of the first valid run of three; `None` if the machine was too busy for all of them. In an
+/// invalid run the demo must not print a ratio.
 fn told(place: &str) -> Option<String> {
     for _ in 0..3 {
-        // Stock FTP needs a while for more than this.
+        // Stock FTP would need much longer for a larger file.
         let output = longhaul(&["demo", "--size", "8M", "--dir", place]);
         let told = stdout(&output);
         assert!(output.status.success(), "{told}\n{}", stderr(&output));
@@ -37,7 +37,7 @@ fn told(place: &str) -> Option<String> {
 }
 
 #[test]
-fn it_races_stock_settings_over_a_long_path() {
+fn the_demo_compares_stock_ftp_with_longhaul_over_a_long_path() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -55,7 +55,7 @@ fn it_races_stock_settings_over_a_long_path() {
     assert!(told.lines().any(|line| progress(&line)), "{told}");
     let (stock, longhaul, times) = rates(last);
     assert!(stock > 0.0 && longhaul > stock, "{told}");
-    // Each number is rounded.
+    // All three numbers are rounded.
     assert!(
         (times - longhaul / stock).abs() <= 0.6 + 0.05 * times,
         "{told}"
@@ -65,7 +65,7 @@ fn it_races_stock_settings_over_a_long_path() {
 }
 
 #[test]
-fn where_no_network_can_be_built_it_says_why_and_shows_loopback() {
+fn without_a_network_the_demo_says_why_and_uses_loopback() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! An experiment that is interrupted or killed: what it leaves, and what the next command removes.
+//! Interrupted and killed experiments: what they leave, and what the next command removes.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::harness::{LONGHAUL, directory, read};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Its client, which never ends, notes its number and lets a child of its own live apart.
+/// Its client never ends. It records its PID, and starts a child in another session.
 const EXPERIMENT: &str = r#"
 title = "Endless"
 kind = "loopback"
@@ -33,13 +33,13 @@ quick = ["1"]
 struct EndlessExperiment {
     run: Child,
     directory: TempDir,
-    /// Of the client and of its child.
+    /// `/proc` directories of the client and its child.
     processes: Vec<PathBuf>,
 }
 
 impl Drop for EndlessExperiment {
     fn drop(&mut self) {
-        // A test that failed early.
+        // Only a test that failed early gets here with a running experiment.
         let _ = self.run.kill();
         let _ = self.run.wait();
     }
@@ -53,7 +53,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// `longhaul lab` whose files are in `place`, and which takes interrupts even if the tests do not.
+/// A `longhaul lab` command with its files in `place`, which does not ignore SIGINT even if the tests do.
 fn lab_command(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command
@@ -110,7 +110,7 @@ impl EndlessExperiment {
 }
 
 #[test]
-fn an_interrupted_experiment_leaves_no_files_and_no_client() {
+fn an_interrupted_experiment_leaves_no_files_and_no_processes() {
     let mut endless = EndlessExperiment::start();
     assert_eq!(endless.files(), 1);
     assert_eq!(endless.end(Signal::INT).signal(), Some(2));
@@ -120,7 +120,7 @@ fn an_interrupted_experiment_leaves_no_files_and_no_client() {
 }
 
 #[test]
-fn what_a_killed_experiment_leaves_is_removed_by_the_next_command() {
+fn the_next_command_removes_what_a_killed_experiment_left() {
     let mut endless = EndlessExperiment::start();
     assert_eq!(endless.end(Signal::KILL).signal(), Some(9));
     assert_eq!(endless.files(), 1);
@@ -135,7 +135,7 @@ fn what_a_killed_experiment_leaves_is_removed_by_the_next_command() {
 }
 
 #[test]
-fn a_living_experiment_is_not_touched_by_the_next_command() {
+fn the_next_command_does_not_touch_a_running_experiment() {
     let mut endless = EndlessExperiment::start();
     let next = lab_command(endless.directory.path(), &["list"])
         .status()

@@ -1,4 +1,4 @@
-//! Two labs at once.
+//! Two labs at the same time.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, stderr};
 
-/// A lab that runs until there is a file `end`.
+/// Starts a lab that runs until the file `end` exists.
 fn holder(place: &Path) -> Child {
     let lab = Command::new(LONGHAUL)
         .args(["lab", "net", "--wait", "--quiet", "--", "sh", "-c"])
@@ -20,7 +20,7 @@ fn holder(place: &Path) -> Child {
     while !place.join("ready").exists() {
         assert!(
             start.elapsed() < Duration::from_secs(120),
-            "the lab does not start"
+            "the lab did not start"
         );
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -28,7 +28,7 @@ fn holder(place: &Path) -> Child {
 }
 
 #[test]
-fn the_second_is_refused_or_waits() {
+fn a_second_lab_is_refused_or_waits() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -52,12 +52,15 @@ fn the_second_is_refused_or_waits() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    assert!(second.try_wait().unwrap().is_none(), "it did not wait");
+    assert!(
+        second.try_wait().unwrap().is_none(),
+        "the second lab did not wait"
+    );
     std::fs::write(place.join("end"), "").unwrap();
     assert_eq!(first.wait().unwrap().code(), Some(0));
     assert_eq!(
         second.wait().unwrap().code(),
         Some(0),
-        "it did not wait for the end"
+        "the second lab started before the first one ended"
     );
 }

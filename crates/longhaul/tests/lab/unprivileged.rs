@@ -1,4 +1,4 @@
-//! Without root.
+//! Labs without root.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,16 +9,16 @@ use crate::harness::{LONGHAUL, LabTestGuard, directory, is_installed, skip, stde
 /// State of `/dev/net/tun`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunDeviceState {
-    /// For everybody, its usual mode.
+    /// Accessible to every user, the usual mode.
     Open,
-    /// For root only.
+    /// Accessible to root only.
     Closed,
-    /// Not there.
+    /// Missing.
     Missing,
 }
 
-/// Runs `script` as nobody in `place`; `$LONGHAUL` is the program. The device is one of our own, in
-/// a mount namespace of our own.
+/// Runs `script` as the user nobody in `place`; `$LONGHAUL` is the program. `/dev/net/tun` is replaced
+/// in a separate mount namespace.
 pub(crate) fn as_nobody(place: &Path, device: TunDeviceState, script: &str) -> Output {
     let preparation = r#"
         set -e
@@ -44,18 +44,18 @@ pub(crate) fn as_nobody(place: &Path, device: TunDeviceState, script: &str) -> O
         .unwrap()
 }
 
-/// Whether nobody may make user namespaces here.
+/// Whether the user nobody may create user namespaces; if not, reports that the test is skipped.
 fn allowed() -> bool {
     let allowed = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .args(["unshare", "--user", "--net", "true"])
         .output()
         .is_ok_and(|output| output.status.success());
-    allowed || skip::<()>("users may not make user namespaces here").is_some()
+    allowed || skip::<()>("ordinary users may not create user namespaces here").is_some()
 }
 
 #[test]
-fn it_works_where_users_may_make_namespaces() {
+fn a_lab_runs_without_root_if_user_namespaces_are_allowed() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -74,7 +74,7 @@ fn it_works_where_users_may_make_namespaces() {
     let told = stdout(&output);
     assert_eq!(output.status.code(), Some(5), "{told}\n{}", stderr(&output));
     assert!(told.contains(" 0% packet loss"), "{told}");
-    // `rtt min/avg/max/mdev = 30.4/...`: nothing comes early; a busy machine is late.
+    // `rtt min/avg/max/mdev = 30.4/...`: packets never arrive early, and late on a busy machine.
     let shortest = told
         .split(" = ")
         .nth(1)
@@ -86,7 +86,7 @@ fn it_works_where_users_may_make_namespaces() {
 }
 
 #[test]
-fn a_device_that_is_closed_or_missing_is_named_with_the_remedy() {
+fn the_error_for_an_unusable_tun_device_contains_the_remedy() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -104,7 +104,7 @@ fn a_device_that_is_closed_or_missing_is_named_with_the_remedy() {
 }
 
 #[test]
-fn what_only_root_may_change_is_named() {
+fn a_machine_wide_setting_without_root_exits_with_3_and_a_command() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -123,7 +123,7 @@ fn what_only_root_may_change_is_named() {
         told.contains("`sudo sysctl -w net.core.rmem_max='1234567'`"),
         "{told}"
     );
-    // What the machine has already needs nobody's permission.
+    // Setting the current value needs no privilege.
     let output = as_nobody(
         directory.path(),
         TunDeviceState::Open,
@@ -133,15 +133,15 @@ fn what_only_root_may_change_is_named() {
 }
 
 #[test]
-fn the_switch_that_forbids_user_namespaces_is_named() {
+fn the_error_names_the_setting_that_forbids_user_namespaces() {
     let Some(_turn) = LabTestGuard::acquire() else {
         return;
     };
     if !allowed() {
         return;
     }
-    // Root of a user namespace below which there may be no other, and without the capability that
-    // would make another unnecessary.
+    // Root of a user namespace that allows no nested one, without CAP_SYS_ADMIN, with which the lab
+    // would not need another one.
     let script = r#"
         echo 0 > /proc/sys/user/max_user_namespaces
         exec setpriv --bounding-set -sys_admin "$LONGHAUL" lab net --wait -- true"#;

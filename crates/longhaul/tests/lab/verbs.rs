@@ -1,4 +1,4 @@
-//! The lab's verbs that need no network: what they say, and what they refuse.
+//! Verbs of the lab that need no network: output and refusals.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::harness::{directory, longhaul, stderr, stdout};
 use crate::refusals::assert_refused;
 
 #[test]
-fn the_experiments_are_listed() {
+fn list_prints_the_experiments() {
     let listed = stdout(&longhaul(&["lab", "list", "--json"]));
     let names: Vec<String> = listed
         .lines()
@@ -19,7 +19,7 @@ fn the_experiments_are_listed() {
 }
 
 #[test]
-fn one_simulated_connection_gets_a_window_a_round_trip() {
+fn a_simulated_connection_transfers_one_window_per_round_trip() {
     let output = longhaul(&[
         "lab",
         "sim",
@@ -39,7 +39,7 @@ fn one_simulated_connection_gets_a_window_a_round_trip() {
 }
 
 #[test]
-fn results_are_drawn_and_said_how_to_be_had_again() {
+fn the_report_has_the_command_that_repeats_an_experiment() {
     let directory = directory();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let output = longhaul(&[
@@ -67,7 +67,7 @@ fn results_are_drawn_and_said_how_to_be_had_again() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_with_one_line() {
     for (arguments, code, word) in [
         (&["lab", "run", "bbc-9"][..], 4, "bbc-9"),
         (&["lab", "run", "no/such.toml"], 4, "no/such.toml"),
@@ -99,7 +99,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_seed_that_changes_nothing_is_told() {
+fn a_seed_without_effect_gives_a_note() {
     let told = |more: &[&str]| {
         let mut arguments = vec![
             "lab", "sim", "--seed", "7", "--flows", "mi", "--bytes", "1MB",
@@ -119,7 +119,7 @@ fn a_seed_that_changes_nothing_is_told() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_run_and_makes_nothing() {
+fn a_dry_run_prints_the_plan_and_creates_nothing() {
     let directory = directory();
     let out = directory.path().join("r");
     let out = out.to_str().unwrap();

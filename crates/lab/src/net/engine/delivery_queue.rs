@@ -1,32 +1,32 @@
-//! Packets under way, in the order of their delivery.
+//! Packets in flight, in the order of their delivery.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Most memory for packets under way: the bandwidth-delay product of 10 Gbit/s for 0.8 s.
+/// Maximum memory for packets in flight, bytes: the bandwidth-delay product of 10 Gbit/s and 0.86 s.
 pub(super) const MEMORY_LIMIT: usize = 1 << 30;
 
-/// A frame on its way to a host.
+/// A frame in flight.
 #[derive(Debug)]
 pub(super) struct PendingDelivery {
-    /// Which direction carries it.
+    /// Index of its direction.
     pub(super) direction: usize,
-    /// When the first of its packets arrives on the path.
+    /// Arrival time of its first packet on the path.
     pub(super) first: Duration,
-    /// When the last does, and it is handed over.
+    /// Arrival time of its last packet, when the frame is delivered.
     pub(super) due: Duration,
-    /// Packets it stands for.
+    /// Number of packets in the frame.
     pub(super) packets: u32,
-    /// Bytes of these.
+    /// Bytes of these packets.
     pub(super) bytes: u64,
-    /// It is a duplicate.
+    /// Whether this is a duplicate.
     pub(super) is_copy: bool,
-    /// Virtio-net header, if the devices have it, and packet.
+    /// Virtio-net header, if the devices use it, and packet.
     pub(super) frame: Vec<u8>,
 }
 
-/// A priority queue by delivery time; at the same time, what was put in first comes out first.
+/// A priority queue by delivery time; frames with equal times stay in the order of insertion.
 #[derive(Debug)]
 pub(super) struct DeliveryQueue {
     heap: BinaryHeap<Reverse<QueuedDelivery>>,
@@ -35,16 +35,16 @@ pub(super) struct DeliveryQueue {
     limit: usize,
 }
 
-/// A delivery and its place among those due at the same time. It stays there when put back.
+/// A delivery with its rank among those due at the same time. It keeps the rank when put back.
 #[derive(Debug)]
 pub(super) struct QueuedDelivery {
     order: u64,
-    /// Packet to deliver.
+    /// The frame to deliver.
     pub(super) delivery: PendingDelivery,
 }
 
 impl DeliveryQueue {
-    /// An empty one for so many bytes of memory.
+    /// An empty queue that may use this many bytes of memory.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             heap: BinaryHeap::new(),
@@ -67,12 +67,12 @@ impl DeliveryQueue {
         self.heap.push(Reverse(entry));
     }
 
-    /// When the next delivery is due.
+    /// Time of the next delivery.
     pub(super) fn next_due(&self) -> Option<Duration> {
         self.heap.peek().map(|Reverse(entry)| entry.delivery.due)
     }
 
-    /// Takes out the next delivery that is due.
+    /// Removes and returns the next delivery if it is due.
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<QueuedDelivery> {
         if self.next_due()? > now {
             return None;
@@ -82,7 +82,7 @@ impl DeliveryQueue {
         Some(entry)
     }
 
-    /// Whether another packet may be taken on. One more than the limit does no harm.
+    /// Whether another packet may be added. The last one may exceed the limit.
     pub(super) fn has_room(&self) -> bool {
         self.memory < self.limit
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn earliest_first_and_ties_in_order() {
+    fn deliveries_come_by_time_and_ties_in_insertion_order() {
         let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
         for (due, tag) in [(3, 0), (1, 1), (2, 2), (1, 3), (2, 4)] {
             schedule.push(delivery(due, tag));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_early() {
+    fn a_delivery_is_not_returned_before_it_is_due() {
         let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
         schedule.push(delivery(5, 0));
         assert!(schedule.pop_due(Duration::from_micros(4)).is_none());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_keeps_its_turn() {
+    fn a_delivery_that_is_put_back_keeps_its_rank() {
         let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
         schedule.push(delivery(1, 0));
         schedule.push(delivery(1, 1));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_counted_and_given_back() {
+    fn memory_is_counted_and_released() {
         let mut schedule = DeliveryQueue::new(1000);
         let mut frame = delivery(1, 0);
         frame.frame = vec![0; 600];

@@ -1,4 +1,4 @@
-//! The engine's thread.
+//! The engine's thread: reads packets from the TUN devices and writes them when they are due.
 
 use std::io;
 use std::sync::PoisonError;
@@ -17,18 +17,19 @@ use crate::LabError;
 use crate::net::packet::{LARGEST_FRAME, PacketError, RawPacket, TunFraming};
 use crate::net::validity::EmulatorLoad;
 
-/// Most frames read from one device before the others and the deliveries have their turn.
+/// Maximum number of frames read from one device before other devices and deliveries get their turn.
 const READS: usize = 32;
-/// Most deliveries before the devices are read again.
+/// Maximum number of deliveries before the devices are read again.
 const DELIVERIES: usize = 64;
-/// How soon a delivery that the kernel had no room for is tried again.
+/// Delay before the retry of a delivery that the kernel had no room for.
 const RETRY: Duration = Duration::from_micros(50);
-/// How long it is tried.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// How often counters are copied for onlookers, and the load is looked at.
-const CHORES: Duration = Duration::from_millis(100);
+/// Time after which such a delivery is given up.
+const RETRY_LIMIT: Duration = Duration::from_millis(100);
+/// Interval of the periodic work: copying counters for [`Engine::snapshot`](super::Engine::snapshot)
+/// and checking the load.
+const PERIOD: Duration = Duration::from_millis(100);
 
-/// Carries packets until told to stop.
+/// Forwards packets until the engine is stopped.
 pub(super) fn forward_packets(
     ports: &[TunPort],
     framing: TunFraming,
@@ -70,32 +71,32 @@ pub(super) fn forward_packets(
     Ok(report)
 }
 
-/// The kernel has something to say about it.
+/// Whether poll(2) reported an event.
 fn is_ready(fd: &PollFd<'_>) -> bool {
     !fd.revents().is_empty()
 }
 
-/// Everything the loop works on.
+/// State of the forwarding loop.
 struct PacketForwarder<'a> {
     ports: &'a [TunPort],
     framing: TunFraming,
     directions: Vec<PathDirection>,
-    /// Which direction leads from one host to another, row by row.
+    /// Index of the direction from one host to another: a matrix with one row per sending host.
     table: Vec<Option<usize>>,
     schedule: DeliveryQueue,
     clock: EngineClock,
-    /// No delivery before this: the kernel had no room.
+    /// No delivery before this time, because the kernel had no room.
     blocked_until: Duration,
-    chores_done: Duration,
-    /// Since when each device has had more packets than its turn allows to read.
+    last_periodic_work: Duration,
+    /// For each device: since when it has had more packets than one turn may read.
     behind_since: Vec<Option<Duration>>,
-    /// The longest that lasted since the last chores.
+    /// The longest such time since the last periodic work.
     backlog: Duration,
     load: EmulatorLoad,
-    /// Frames read and handed over.
+    /// Frames read and delivered so far.
     work: u64,
     tallies: DropCounters,
-    /// Scratch space.
+    /// Buffer for one frame, reused.
     buffer: Vec<u8>,
     runs: SegmentBatcher,
 }
@@ -116,7 +117,7 @@ impl<'a> PacketForwarder<'a> {
             schedule: DeliveryQueue::new(MEMORY_LIMIT),
             clock: EngineClock::start(),
             blocked_until: Duration::ZERO,
-            chores_done: Duration::ZERO,
+            last_periodic_work: Duration::ZERO,
             behind_since: vec![None; ports.len()],
             backlog: Duration::ZERO,
             load: EmulatorLoad::default(),
@@ -127,11 +128,13 @@ impl<'a> PacketForwarder<'a> {
         }
     }
 
-    /// How long there is nothing to do without any input.
+    /// The time until which there is nothing to do without input.
     fn sleep_request(&self) -> SleepRequest {
-        let chores = self.chores_done + CHORES;
+        let next_periodic = self.last_periodic_work + PERIOD;
         let due = self.schedule.next_due();
-        let until = due.map_or(chores, |due| due.max(self.blocked_until).min(chores));
+        let until = due.map_or(next_periodic, |due| {
+            due.max(self.blocked_until).min(next_periodic)
+        });
         let is_unread = self.behind_since.iter().any(Option::is_some);
         SleepRequest {
             until,
@@ -140,7 +143,7 @@ impl<'a> PacketForwarder<'a> {
         }
     }
 
-    /// Reads a device until it has no more, or others should have their turn.
+    /// Reads a device until it is empty or its turn is over.
     fn read(&mut self, port: usize) -> io::Result<()> {
         let ports = self.ports;
         let Some(TunPort { device, .. }) = ports.get(port) else {
@@ -162,7 +165,7 @@ impl<'a> PacketForwarder<'a> {
         Ok(())
     }
 
-    /// A device's turn has ended, or it had nothing to read.
+    /// Updates the backlog of a device after its turn, or when it was empty.
     fn note_backlog(&mut self, port: usize, may_have_more: bool) {
         let Some(since) = self.behind_since.get_mut(port) else {
             return;
@@ -175,7 +178,7 @@ impl<'a> PacketForwarder<'a> {
         }
     }
 
-    /// Takes the frame in the buffer, which came from `port` just now.
+    /// Sends the frame in the buffer, which was just read from `port`, into its direction's link.
     fn handle_frame(&mut self, port: usize, length: usize) {
         let now = self.clock.now();
         self.work += 1;
@@ -209,7 +212,7 @@ impl<'a> PacketForwarder<'a> {
         }
     }
 
-    /// Hands over what is due.
+    /// Writes frames that are due to their hosts.
     fn deliver(&mut self) {
         for _ in 0..DELIVERIES {
             let now = self.clock.now();
@@ -229,27 +232,27 @@ impl<'a> PacketForwarder<'a> {
             self.work += 1;
             match port.device.send(&delivery.frame) {
                 Ok(_) => direction.record_delivery(delivery, now),
-                Err(error) if is_transient(&error) && now < delivery.due + PATIENCE => {
+                Err(error) if is_transient(&error) && now < delivery.due + RETRY_LIMIT => {
                     self.tallies.retries += 1;
                     self.blocked_until = now + RETRY;
                     self.schedule.put_back(entry);
                     return;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a host did not take a packet");
+                    tracing::debug!(%error, "a host refused a packet");
                     direction.record_refusal(delivery);
                 }
             }
         }
     }
 
-    /// Chores that are due now and then.
+    /// Does the periodic work if it is due.
     fn do_periodic_work(&mut self, shared: &EngineShared) {
         let now = self.clock.now();
-        if now < self.chores_done + CHORES {
+        if now < self.last_periodic_work + PERIOD {
             return;
         }
-        self.chores_done = now;
+        self.last_periodic_work = now;
         let backlog = std::mem::take(&mut self.backlog);
         self.load.record(now, processor_time(), backlog);
         let reports = self.reports();
@@ -266,7 +269,7 @@ impl<'a> PacketForwarder<'a> {
             .collect()
     }
 
-    /// Report at the end.
+    /// The final report.
     fn report(&self) -> EngineReport {
         let mut invalid: Vec<_> = self
             .directions
@@ -291,7 +294,7 @@ impl<'a> PacketForwarder<'a> {
     }
 }
 
-/// The kernel may take the packet when asked again.
+/// Whether the kernel may accept the packet on a retry.
 fn is_transient(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(
@@ -300,7 +303,7 @@ fn is_transient(error: &io::Error) -> bool {
     ) || Errno::from_io_error(error) == Some(Errno::NOBUFS)
 }
 
-/// Processor time of the calling thread.
+/// CPU time of the calling thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()

@@ -1,19 +1,20 @@
-//! Some neighbouring segments of a super-packet as a packet of their own.
+//! Extracts consecutive segments of a super-packet as a separate frame.
 
 use std::ops::Range;
 
 use super::{RawPacket, SegmentLayout, TCP, TransportProtocol, UDP, checksum, read_u16, write_u16};
 
-/// TCP flags (RFC 9293 section 3.1, RFC 3168 section 6.1) that only one segment of many carries:
-/// they lie at this offset of the header.
+/// Offset of the flags in the TCP header. FIN, PSH and CWR are set in only one of many segments (RFC
+/// 9293 section 3.1, RFC 3168 section 6.1).
 const FLAGS: usize = 13;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
 
 impl RawPacket<'_> {
-    /// The frame of these segments alone: a packet if it is one, else a smaller super-packet. The
-    /// buffer is as large as the frame. `segments` is within `0..self.segments()` and not empty.
+    /// A frame with only these segments: a packet if it is one segment, otherwise a smaller
+    /// super-packet. `segments` must not be empty and must be within `0..self.segments()`. The vector
+    /// has no excess capacity, because it counts against the engine's memory limit.
     pub(crate) fn frame_of_segments(&self, segments: Range<usize>) -> Vec<u8> {
         match self.cut {
             Some(_) if 1 < segments.len() && segments.len() == self.segments() => {
@@ -24,7 +25,7 @@ impl RawPacket<'_> {
         }
     }
 
-    /// The frame as it came.
+    /// The unchanged frame.
     fn whole_frame(&self) -> Vec<u8> {
         let header = self.offload.map(|offload| offload.encode());
         let header = header.as_ref().map_or(&[][..], |header| header);
@@ -55,8 +56,8 @@ impl RawPacket<'_> {
     }
 }
 
-/// Counts the IP identification and the TCP sequence number on to the segment the piece begins
-/// with, as the kernel does when it divides a super-packet itself.
+/// Advances the IP identification and the TCP sequence number to those of the first extracted segment,
+/// as the kernel does when it segments a super-packet (GSO).
 fn advance_identification_and_sequence(packet: &mut [u8], cut: SegmentLayout, first: usize) {
     let step = u16::try_from(first).unwrap_or(u16::MAX);
     let identification = read_u16(packet, 4).unwrap_or(0);
@@ -72,8 +73,7 @@ fn advance_identification_and_sequence(packet: &mut [u8], cut: SegmentLayout, fi
     }
 }
 
-/// Only the first segment says that the window was reduced, only the last that data end or should
-/// be handed on.
+/// Clears flags that only one segment may have: CWR belongs to the first, FIN and PSH to the last.
 fn clear_unshared_flags(packet: &mut [u8], cut: SegmentLayout, is_first: bool, is_last: bool) {
     if let Some(flags) = packet.get_mut(cut.ip_header + FLAGS) {
         if !is_first {

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A TCP or UDP super-packet to be built.
+/// Parameters of a TCP or UDP super-packet.
 #[derive(Debug, Clone)]
 struct TestPacketSpec {
     is_tcp: bool,
-    /// 32-bit words of options.
+    /// Number of 32-bit words of options.
     ip_options: usize,
     tcp_options: usize,
     identification: u16,
@@ -45,7 +45,7 @@ impl TestPacketSpec {
         &self.payload[segments.start * size..end]
     }
 
-    /// The IP packet; its transport checksum holds the pseudo-header's sum.
+    /// The IP packet, with a partial checksum: the sum of the pseudo-header.
     fn packet(&self) -> Vec<u8> {
         let ip_header = self.ip_header();
         let length = ip_header + self.header() + self.payload.len();
@@ -86,7 +86,7 @@ impl TestPacketSpec {
         [&offload.encode()[..], &self.packet()].concat()
     }
 
-    /// A plain packet with a finished checksum.
+    /// A plain packet with a complete checksum.
     fn finished(&self) -> Vec<u8> {
         let mut packet = self.packet();
         complete_checksum(&mut packet, self.ip_header(), self.checksum_at());
@@ -111,7 +111,7 @@ fn recipe() -> impl Strategy<Value = TestPacketSpec> {
     )
 }
 
-/// Does what the kernel does for a partial checksum: sums the segment into its checksum field.
+/// Completes a partial checksum as the kernel does: adds the sum of the segment.
 fn complete_checksum(packet: &mut [u8], transport: usize, at: usize) {
     let sum = match !checksum::ones_complement_sum(&packet[transport..]) {
         0 => u16::MAX,
@@ -120,7 +120,7 @@ fn complete_checksum(packet: &mut [u8], transport: usize, at: usize) {
     write_u16(packet, at, sum);
 }
 
-/// A receiver's check: the sum over pseudo-header and segment is all ones.
+/// Verifies the checksums like a receiver: the sum over pseudo-header and segment is all ones.
 fn has_valid_checksums(packet: &[u8]) -> bool {
     let header = usize::from(packet[0] & 15) * 4;
     let length = u16::try_from(packet.len() - header).unwrap();
@@ -129,7 +129,7 @@ fn has_valid_checksums(packet: &[u8]) -> bool {
     checksum::ones_complement_sum(&packet[..header]) == u16::MAX && checksum::fold(sum) == u16::MAX
 }
 
-/// Checks that a frame is a right packet of these segments; gives its payload.
+/// Checks that a frame is a valid packet with these segments; returns its payload.
 fn check(frame: &[u8], recipe: &TestPacketSpec, segments: Range<usize>) -> Vec<u8> {
     let (offload, packet) = VirtioNetHeader::decode(frame).unwrap();
     let headers = recipe.ip_header() + recipe.header();
@@ -171,7 +171,7 @@ fn check(frame: &[u8], recipe: &TestPacketSpec, segments: Range<usize>) -> Vec<u
     packet[headers..].to_vec()
 }
 
-/// Cuts `0..count` at random places.
+/// Divides `0..count` into ranges of these lengths.
 fn ranges(count: usize, lengths: &[usize]) -> Vec<Range<usize>> {
     let mut start = 0;
     let mut lengths = lengths.iter().cycle();
@@ -186,7 +186,7 @@ fn ranges(count: usize, lengths: &[usize]) -> Vec<Range<usize>> {
 
 proptest! {
     #[test]
-    fn pieces_are_right_and_give_the_same_stream(
+    fn extracted_segments_are_valid_and_give_the_same_payload(
         recipe in recipe(),
         lengths in prop::collection::vec(1_usize..20, 1..8),
     ) {
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn a_piece_divides_as_the_whole_does(recipe in recipe(), a in 0_usize..40, b in 1_usize..40) {
+    fn an_extracted_frame_divides_like_the_super_packet(recipe in recipe(), a in 0_usize..40, b in 1_usize..40) {
         let frame = recipe.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         let start = a.min(packet.segments() - 1);
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn corruption_changes_one_payload_byte_under_a_right_checksum(
+    fn corruption_changes_one_payload_byte_and_keeps_checksums_valid(
         recipe in recipe(),
         choice in any::<u64>(),
     ) {
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn corruption_leaves_a_partial_sum_alone(recipe in recipe(), choice in any::<u64>()) {
+    fn corruption_does_not_change_a_partial_checksum(recipe in recipe(), choice in any::<u64>()) {
         let frame = recipe.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         let before = packet.frame_of_segments(0..1);
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), choice in any::<u64>()) {
+    fn arbitrary_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), choice in any::<u64>()) {
         for framing in [TunFraming::Plain, TunFraming::Offloaded] {
             if let Ok(packet) = RawPacket::parse(&bytes, framing) {
                 let last = packet.segments() - 1;
@@ -262,9 +262,9 @@ proptest! {
         }
     }
 
-    /// Bytes that are nearly right come further than random ones.
+    /// Nearly valid packets reach code that random bytes do not.
     #[test]
-    fn no_damaged_packet_panics(
+    fn damaged_packets_do_not_panic(
         recipe in recipe(),
         damage in prop::collection::vec((0_usize..70, any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
@@ -305,7 +305,7 @@ fn datagram(payload: &[u8]) -> TestPacketSpec {
 }
 
 #[test]
-fn a_plain_packet_passes_as_it_is() {
+fn a_plain_packet_is_not_changed() {
     let packet = datagram(b"hello").finished();
     let parsed = RawPacket::parse(&packet, TunFraming::Plain).unwrap();
     assert_eq!((parsed.segments(), parsed.segment_bytes(0)), (1, 33));
@@ -337,7 +337,7 @@ fn headers_are_never_corrupted() {
 }
 
 #[test]
-fn what_is_odd_is_refused() {
+fn malformed_super_packets_are_refused() {
     let refused = |frame: &[u8]| RawPacket::parse(frame, TunFraming::Offloaded).unwrap_err();
     let good = datagram(&[1; 3000]).frame();
     assert!(RawPacket::parse(&good, TunFraming::Offloaded).is_ok());
@@ -351,11 +351,11 @@ fn what_is_odd_is_refused() {
         refused(&good[..9]),
         refused(&good[..10]),
         refused(&good[..good.len() - 1]),
-        changed(0, 0),     // segmentation, but no checksum to be computed
+        changed(0, 0),     // segmentation without checksum offload
         changed(1, 4),     // IPv6 segmentation
         changed(1, 1),     // TCP segmentation of a UDP packet
-        changed(6, 24),    // checksum from elsewhere
-        changed(8, 16),    // checksum to elsewhere
+        changed(6, 24),    // wrong checksum start
+        changed(8, 16),    // wrong checksum offset
         changed(10, 0x44), // IP header of 16 bytes
         changed(10, 0x75), // IP version 7
     ];

@@ -1,4 +1,4 @@
-//! One direction of a path at work: its link, and what came of it.
+//! One direction of a path: its link and its counters.
 
 use std::time::Duration;
 
@@ -19,23 +19,23 @@ pub(super) struct PathDirection {
     pub(super) from: usize,
     /// Index of the receiving host.
     pub(super) to: usize,
-    /// `a to b`, by the hosts' names.
+    /// Names of the sending and the receiving host.
     names: (String, String),
     link: Link,
-    /// The shortest propagation delay there will be.
+    /// The shortest propagation delay during the run.
     delay: Duration,
-    /// How long segments may wait for each other.
+    /// How long segments may wait for each other to be delivered together.
     quantum: Duration,
-    /// Made with the first hand-over: most pairs of many hosts never talk.
+    /// Created at the first delivery: with many hosts most pairs never communicate.
     lateness: Option<LatenessStats>,
     delivered: u64,
     delivered_bytes: u64,
     corrupted: u64,
-    /// Packets that the receiving host's kernel did not take.
+    /// Packets that the receiving host's kernel refused.
     refused_by_receiver: u64,
 }
 
-/// Every direction of the topology, paths in order, each forward and back.
+/// All directions of the topology: paths in order, each with forward and back.
 pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
     let ends = topology.paths.iter().flat_map(|path| {
         let (one, other) = path.between;
@@ -49,7 +49,7 @@ pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
                 from,
                 to,
                 names: (name(from).unwrap_or_default(), name(to).unwrap_or_default()),
-                // A seed of its own, so that directions do not all lose the same packets.
+                // Each direction has its own seed; otherwise all would lose the same packets.
                 link: Link::new(conditions.clone(), splitmix::nth(topology.seed, index)),
                 delay,
                 quantum: batching_interval(delay),
@@ -63,7 +63,7 @@ pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
         .collect()
 }
 
-/// The shortest propagation delay there will be.
+/// The shortest propagation delay during the run.
 fn shortest_delay(conditions: &Conditions) -> Duration {
     let points = conditions.trace.iter().flat_map(|trace| trace.points());
     points
@@ -73,8 +73,8 @@ fn shortest_delay(conditions: &Conditions) -> Duration {
 }
 
 impl PathDirection {
-    /// Sends a packet's segments into the link, each by itself, and schedules what arrives of them.
-    /// `index`: this direction's; `runs`: scratch space.
+    /// Sends each segment of a packet into the link separately, and schedules those that arrive.
+    /// `index` is the index of this direction; `runs` is a reusable buffer.
     pub(super) fn send(
         &mut self,
         now: Duration,
@@ -125,7 +125,7 @@ impl PathDirection {
         }
     }
 
-    /// A delivery was handed over.
+    /// Records a delivery to the receiving host.
     pub(super) fn record_delivery(&mut self, delivery: &PendingDelivery, at: Duration) {
         if !delivery.is_copy {
             self.delivered += u64::from(delivery.packets);
@@ -145,12 +145,12 @@ impl PathDirection {
         }
     }
 
-    /// The receiving host did not take a delivery.
+    /// Records a delivery that the receiving host refused.
     pub(super) fn record_refusal(&mut self, delivery: &PendingDelivery) {
         self.refused_by_receiver += u64::from(delivery.packets);
     }
 
-    /// Report so far; `None`: nothing happened.
+    /// Report so far; `None` if no packet was sent.
     pub(super) fn report(&self) -> Option<DirectionReport> {
         let link = self.link.counters();
         let quantile = |part| self.lateness.as_ref().map_or(0.0, |l| l.quantile(part));
@@ -174,7 +174,7 @@ impl PathDirection {
         })
     }
 
-    /// Why its lateness spoils the run.
+    /// Reasons why the lateness makes the run invalid.
     pub(super) fn invalid_reasons(&self) -> Vec<String> {
         let (from, to) = &self.names;
         let lateness = self.lateness.iter();
@@ -183,12 +183,12 @@ impl PathDirection {
             .collect()
     }
 
-    /// Note worth reading.
+    /// A note about refused packets.
     pub(super) fn untaken_note(&self) -> Option<String> {
         let (from, to) = &self.names;
         (self.refused_by_receiver > 0).then(|| {
             format!(
-                "{from} to {to}: {} packets were not taken by {to}, whose interface was down or out of memory",
+                "{from} to {to}: {to} refused {} packets; its interface was down or out of memory",
                 self.refused_by_receiver
             )
         })

@@ -5,13 +5,13 @@ use units::Rate;
 use super::*;
 use crate::topology::{LabHost, LabPath};
 
-/// Payload bytes of a segment; its sequence number divided by this is its name.
+/// Payload bytes of a segment. A segment's number is its TCP sequence number divided by this.
 const SEGMENT: u32 = 1000;
 
-/// A TCP super-packet whose segments are called `first`, `first + 1`, ...
+/// A TCP super-packet with the segments `first`, `first + 1`, ...
 fn super_packet(first: u32, segments: u32) -> Vec<u8> {
     let length = u16::try_from(40 + segments * SEGMENT).unwrap();
-    // Virtio-net: needs a checksum, TCP over IPv4; header, segment, checksum's start and offset.
+    // Virtio-net: needs a checksum, TCP over IPv4; header length, segment size, checksum start and offset.
     let mut frame = vec![1, 1];
     for number in [40, 1000, 20, 16_u16] {
         frame.extend(number.to_ne_bytes());
@@ -26,7 +26,7 @@ fn super_packet(first: u32, segments: u32) -> Vec<u8> {
     frame
 }
 
-/// The names of the segments in a frame.
+/// The numbers of the segments in a frame.
 fn names(frame: &[u8]) -> std::ops::Range<u32> {
     let sequence = frame[34..38].try_into().unwrap();
     let first = u32::from_be_bytes(sequence) / SEGMENT;
@@ -74,7 +74,7 @@ fn conditions() -> impl Strategy<Value = Conditions> {
     )
 }
 
-/// Word of the link on one segment that arrives.
+/// Arrival of one segment, as the link computed it.
 #[derive(Debug, Clone, Copy)]
 struct ExpectedArrival {
     at: Duration,
@@ -82,7 +82,7 @@ struct ExpectedArrival {
     is_held: bool,
 }
 
-/// Offers the same packets to a link of the same seed.
+/// Offers the same packets to a link with the same seed.
 fn expected_arrivals(
     conditions: &Conditions,
     sizes: &[(u64, u32)],
@@ -112,7 +112,7 @@ fn expected_arrivals(
 }
 
 proptest! {
-    /// Joined to runs, every segment still meets the fate that the link has for it alone.
+    /// Delivery in batches does not change what the link does with each segment.
     #[test]
     fn each_segment_arrives_as_the_link_says(
         conditions in conditions(),
@@ -162,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn directions_do_not_share_their_luck() {
+fn directions_have_different_seeds() {
     let seeds: std::collections::BTreeSet<_> =
         (0..650).map(|index| splitmix::nth(1, index)).collect();
     assert_eq!(seeds.len(), 650);
@@ -178,7 +178,7 @@ fn conditions_of_loss(loss: f64) -> Conditions {
 }
 
 #[test]
-fn what_the_receiver_refuses_is_not_delivered() {
+fn packets_that_the_receiver_refuses_do_not_count_as_delivered() {
     let mut direction = direction(&conditions_of_loss(0.0));
     let (mut runs, mut schedule) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
     let frame = super_packet(0, 3);
@@ -201,6 +201,6 @@ fn what_the_receiver_refuses_is_not_delivered() {
         direction
             .untaken_note()
             .unwrap()
-            .starts_with("a to b: 3 packets")
+            .starts_with("a to b: b refused 3 packets")
     );
 }
