@@ -1,4 +1,4 @@
-//! Processes that end with the value that started them.
+//! Child processes that are killed when their value is dropped.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ impl ProcessGuard {
         &mut self.child
     }
 
-    /// Process id, which is also the id of its group.
+    /// Process ID, which is also the ID of the group.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
@@ -43,14 +43,14 @@ impl ProcessGuard {
         kill_process(self.pid(), signal).context("cannot signal a child")
     }
 
-    /// `kill -9` of the whole group, then reaps the child.
+    /// Kills the whole group with SIGKILL and reaps the child.
     pub fn kill(&mut self) {
-        // Both fail only when the child has ended, which is what is wanted.
+        // Both fail only if the child has ended already.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.wait();
     }
 
-    /// Waits for the end at most this long; `None` if it has not come.
+    /// Waits for the end of the child, at most `limit`; `None` if it is still running.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         let end = Instant::now() + limit;
         loop {
@@ -71,7 +71,7 @@ impl Drop for ProcessGuard {
     }
 }
 
-/// A server process whose output goes to files, so that it never blocks on a full pipe.
+/// A server process. Its output goes to files, so that it never blocks on a full pipe.
 #[derive(Debug)]
 pub struct ServerProcess {
     guard: ProcessGuard,
@@ -81,7 +81,7 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `command`, with `NAME.out` and `NAME.err` in `folder` for its output.
+    /// Starts `command`, with its output in `NAME.out` and `NAME.err` in `folder`.
     pub fn spawn(command: &mut Command, folder: &Path, name: &str) -> Result<Self> {
         let stdout = folder.join(format!("{name}.out"));
         let stderr = folder.join(format!("{name}.err"));
@@ -101,7 +101,7 @@ impl ServerProcess {
         })
     }
 
-    /// Polls `ready` until it gives a value; an error if the process ends first or time runs out.
+    /// Polls `ready` until it returns a value. Fails if the process ends first or at the time limit.
     pub fn wait_until<T>(
         &mut self,
         what: &str,
@@ -139,7 +139,7 @@ impl ServerProcess {
         String::from_utf8_lossy(&std::fs::read(&self.stdout).unwrap_or_default()).into_owned()
     }
 
-    /// Both outputs so far, shortened, for messages.
+    /// Both outputs so far, shortened, for error messages.
     #[must_use]
     pub fn log(&self) -> String {
         let stdout = std::fs::read(&self.stdout).unwrap_or_default();

@@ -1,8 +1,7 @@
-//! A relay between an FTP client and server that cuts data connections.
+//! A proxy between an FTP client and a server that cuts data connections.
 //!
-//! It reads the control dialogue only as far as it must: the addresses of 227 and 229 replies and
-//! of PORT and EPRT commands are replaced by those of relays of its own, so that data pass through
-//! it whoever connects.
+//! It replaces the addresses in 227, 127 and 229 replies and in PORT and EPRT commands by addresses of its
+//! own relays, so that all data passes through it. It forwards everything else unchanged.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,20 +13,20 @@ use anyhow::{Context, Result};
 
 use crate::net::HOST;
 
-/// Cuts of data connections.
+/// When to cut data connections, and how often that has happened.
 #[derive(Debug)]
 pub struct CutSchedule {
-    /// Data bytes that pass before the next cut.
+    /// Data bytes of a connection before it is cut.
     after: u64,
-    /// Cuts still to be made.
+    /// Number of cuts still to do.
     left: AtomicU64,
-    /// Cuts made.
+    /// Number of cuts done.
     made: AtomicU64,
-    /// The proxy is gone: relays end.
+    /// Set when the proxy is dropped; the relays then end.
     over: AtomicBool,
 }
 
-/// A running relay; its connections end when it is dropped.
+/// A running proxy; its connections end when it is dropped.
 #[derive(Debug)]
 pub struct CuttingProxy {
     address: SocketAddr,
@@ -35,7 +34,7 @@ pub struct CuttingProxy {
 }
 
 impl CuttingProxy {
-    /// Relays to `server` and cuts `times` data connections, each after `after` bytes.
+    /// Starts a proxy for `server` that cuts `times` data connections, each after `after` bytes.
     pub fn cutting(server: SocketAddr, after: u64, times: u64) -> Result<Self> {
         let listener = TcpListener::bind((HOST, 0)).context("no port for a proxy")?;
         let address = listener.local_addr()?;
@@ -59,13 +58,13 @@ impl CuttingProxy {
         Ok(Self { address, cuts })
     }
 
-    /// Anonymous URL of a served path, by way of the relay.
+    /// Anonymous URL of a served path, through the proxy.
     #[must_use]
     pub fn url(&self, served: &str) -> String {
         format!("ftp://{}/{served}", self.address)
     }
 
-    /// How many data connections were cut.
+    /// Number of data connections cut so far.
     #[must_use]
     pub fn cuts(&self) -> u64 {
         self.cuts.made.load(Ordering::Relaxed)
@@ -75,12 +74,12 @@ impl CuttingProxy {
 impl Drop for CuttingProxy {
     fn drop(&mut self) {
         self.cuts.over.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits for control connections.
+        // A connection wakes the thread that waits in accept(2).
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// Relays a control connection both ways, line by line.
+/// Relays a control connection in both directions, line by line.
 fn control(client: &TcpStream, server: &TcpStream, cuts: &Arc<CutSchedule>) {
     for (from, to) in [(client, server), (server, client)] {
         let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
@@ -109,7 +108,7 @@ fn lines(from: TcpStream, mut to: TcpStream, cuts: &Arc<CutSchedule>) {
     let _ = reader.get_ref().shutdown(Shutdown::Both);
 }
 
-/// The line with its address replaced by that of a new relay, if it has one.
+/// The line with its address replaced by that of a new relay; `None` if it has no address.
 fn redirected(line: &str, cuts: &Arc<CutSchedule>) -> Option<String> {
     let line = line.trim_end();
     let verb = line.get(..4)?;
@@ -143,7 +142,7 @@ fn redirected(line: &str, cuts: &Arc<CutSchedule>) -> Option<String> {
     None
 }
 
-/// `h1,h2,h3,h4,p1,p2` (RFC 959).
+/// Parses `h1,h2,h3,h4,p1,p2` (RFC 959).
 fn parse_port(text: &str) -> Option<SocketAddr> {
     let numbers: Vec<u8> = text
         .split(',')
@@ -155,7 +154,7 @@ fn parse_port(text: &str) -> Option<SocketAddr> {
     Some((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])).into())
 }
 
-/// Listens on a new port and relays every connection there to `target`; the port.
+/// Listens on a new port and relays every connection to `target`; returns the port.
 fn relay(target: SocketAddr, cuts: &Arc<CutSchedule>) -> Option<u16> {
     let listener = TcpListener::bind((HOST, 0)).ok()?;
     let port = listener.local_addr().ok()?.port();
@@ -189,7 +188,7 @@ fn data(near: &TcpStream, far: &TcpStream, cuts: &Arc<CutSchedule>) {
     }
 }
 
-/// Passes bytes one way until their end, or until the cut: then both connections are reset.
+/// Forwards bytes in one direction until the end, or until the cut, which resets both connections.
 fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool, cuts: &CutSchedule) {
     let mut buffer = vec![0; 1 << 16];
     let mut passed = 0;
@@ -199,8 +198,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool, cuts: &CutSche
             cut.store(true, Ordering::Relaxed);
             cuts.made.fetch_add(1, Ordering::Relaxed);
             for end in [&from, &to] {
-                // Without lingering, the last close sends RST: a lost path must not look like the
-                // end of a file. Ending the reads lets the other thread close its handles too.
+                // With SO_LINGER of 0 the last close sends RST (socket(7)): a lost connection must not
+                // look like an end of file. Shutting down reads lets the other thread close as well.
                 let _ = rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO));
                 let _ = end.shutdown(Shutdown::Read);
             }

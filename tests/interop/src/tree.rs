@@ -1,4 +1,4 @@
-//! Folder trees with awkward names.
+//! Directory trees with unusual file names.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::seeded_random::SeededRandom;
 
-/// How many mismatches an error names.
+/// Maximum number of differences in an error message.
 const NAMED: usize = 8;
 
-/// Parts of ASCII file names.
+/// Components of ASCII file names.
 pub const ASCII: &[&str] = &[
     "plain",
     "with space",
@@ -24,30 +24,30 @@ pub const ASCII: &[&str] = &[
     "#hash",
 ];
 
-/// Parts of other file names.
+/// Components of other file names.
 pub const UNICODE: &[&str] = &["überlänge", "データ", "данные", "naïve 🚀"];
 
-/// Files by path relative to the top, with their content.
+/// Contents of files, by path relative to the top of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TestTree {
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 impl TestTree {
-    /// The tree of the matrix: 1 000 files of 0 to 4 095 bytes in folders up to eight deep, with
-    /// spaces and several scripts in the names.
+    /// The tree of the matrix: 1 000 files of 0 to 4 095 bytes in folders up to eight levels deep, with
+    /// spaces and several scripts in their names.
     #[must_use]
     pub fn thousand() -> Self {
         Self::generate(1_000, &[ASCII, UNICODE].concat())
     }
 
-    /// As many files with ASCII names, for peers that spoil others.
+    /// The same number of files with ASCII names, for programs that do not support others.
     #[must_use]
     pub fn thousand_ascii() -> Self {
         Self::generate(1_000, ASCII)
     }
 
-    /// A tree of this many files whose names are made of `words`.
+    /// A tree with this many files, whose names are composed of `words`.
     #[must_use]
     pub fn generate(files: usize, words: &[&str]) -> Self {
         let mut random = SeededRandom::new(41);
@@ -69,14 +69,14 @@ impl TestTree {
         tree
     }
 
-    /// Reads a folder: regular files only, anything else is an error.
+    /// Reads a tree from a folder. Anything except regular files and folders is an error.
     pub fn read(top: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.read_below(top, Path::new(""))?;
         Ok(tree)
     }
 
-    /// Writes the tree below `top`, folders writable by every account.
+    /// Writes the tree to `top`, a folder that every account can write.
     pub fn write(&self, top: &Path) -> Result<()> {
         make_folder(top)?;
         for (path, content) in &self.files {
@@ -102,7 +102,7 @@ impl TestTree {
         }
     }
 
-    /// The same tree without files whose path `unfit` names.
+    /// The same tree without the files for which `unfit` is true.
     #[must_use]
     pub fn without(mut self, unfit: impl Fn(&str) -> bool) -> Self {
         self.files.retain(|path, _| !unfit(&path.to_string_lossy()));
@@ -116,19 +116,19 @@ impl TestTree {
         longest.map(|(path, _)| path.clone()).unwrap_or_default()
     }
 
-    /// How many files.
+    /// Number of files.
     #[must_use]
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether there is no file.
+    /// Whether the tree has no files.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// An error that names what differs unless the folder `top` holds exactly this tree.
+    /// Fails, and names the differences, unless the folder `top` contains exactly this tree.
     pub fn ensure_same_as(&self, top: &Path) -> Result<()> {
         let found = Self::read(top)?;
         let mut differences = Vec::new();
@@ -173,7 +173,7 @@ impl TestTree {
             } else {
                 ensure!(
                     kind.is_file(),
-                    "{} is no regular file",
+                    "{} is not a regular file",
                     entry.path().display()
                 );
                 self.files.insert(relative, std::fs::read(entry.path())?);
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thousand_files_with_awkward_names_survive_a_round_trip() {
+    fn a_written_tree_is_equal_when_read() {
         let folder = tempfile::tempdir().unwrap();
         let tree = TestTree::thousand();
         assert_eq!(tree.len(), 1_000);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_extra_and_changed_files_are_named() {
+    fn the_error_names_missing_extra_and_changed_files() {
         let folder = tempfile::tempdir().unwrap();
         let tree = TestTree::generate(20, ASCII);
         tree.write(folder.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Copies that are killed on the way.
+//! Copies that tests watch or kill while they run.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::process::ProcessGuard;
 use crate::run::{LIMIT, command_line};
 
-/// Between two progress events.
+/// Interval of progress events.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// A running `longhaul cp --json` whose progress is watched.
@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 pub struct RunningCopy {
     guard: ProcessGuard,
     line: String,
-    /// When each progress event came and how many bytes it called safe.
+    /// Time and safe bytes of each progress event.
     safe: Arc<Mutex<Vec<(Instant, u64)>>>,
 }
 
@@ -49,7 +49,7 @@ impl RunningCopy {
         Ok(Self { guard, line, safe })
     }
 
-    /// The most bytes that were called safe up to this moment.
+    /// Maximum number of bytes reported as safe up to this moment.
     #[must_use]
     pub fn safe_at(&self, moment: Instant) -> u64 {
         let Ok(seen) = self.safe.lock() else { return 0 };
@@ -60,8 +60,8 @@ impl RunningCopy {
             .unwrap_or(0)
     }
 
-    /// The most bytes that were called safe this long before a moment. As many progress events came since
-    /// as do in that time: a program that was not scheduled meanwhile was silent, too.
+    /// Maximum number of bytes reported as safe at least `lag` before a moment. The events of that time
+    /// must have followed as well, because a process that was not scheduled did not write its journal.
     #[must_use]
     pub fn safe_before(&self, moment: Instant, lag: Duration) -> u64 {
         let Ok(seen) = self.safe.lock() else { return 0 };
@@ -77,12 +77,12 @@ impl RunningCopy {
             .unwrap_or(0)
     }
 
-    /// Waits until this many bytes are safe; an error if the copy ends before.
+    /// Waits until this many bytes are safe; fails if the copy ends before.
     pub fn wait_until_safe(&mut self, bytes: u64) -> Result<()> {
         self.wait_until_safe_for(bytes, Duration::ZERO)
     }
 
-    /// The same until they have been safe for so long.
+    /// Waits until this many bytes have been safe for a time; fails if the copy ends before.
     fn wait_until_safe_for(&mut self, bytes: u64, lag: Duration) -> Result<()> {
         let end = Instant::now() + LIMIT;
         while self.safe_before(Instant::now(), lag) < bytes {
@@ -104,24 +104,25 @@ impl RunningCopy {
         Ok(())
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the copy.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.guard.signal(signal)
     }
 
-    /// `kill -9`.
+    /// Kills the copy with SIGKILL.
     pub fn kill(&mut self) {
         self.guard.kill();
     }
 
-    /// Waits for the end that comes by itself.
+    /// Waits until the copy ends by itself.
     pub fn wait_for_end(&mut self) -> Result<ExitStatus> {
         let ended = self.guard.wait(LIMIT)?;
         ended.with_context(|| format!("no end within {} s: {}", LIMIT.as_secs(), self.line))
     }
 }
 
-/// Starts a copy and kills it once this many bytes have been safe for so long; how many had been.
+/// Starts a copy and kills it when this many bytes have been safe for a time. Returns the number of bytes
+/// that had been safe for that time.
 pub fn kill_when_safe(command: Command, bytes: u64, lag: Duration) -> Result<u64> {
     let mut copy = RunningCopy::start(command)?;
     copy.wait_until_safe_for(bytes, lag)?;

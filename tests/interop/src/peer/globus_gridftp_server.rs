@@ -12,13 +12,13 @@ use super::{ACCOUNT, NOBODY, PASSWORD_HASH, PeerServer, find_installed, is_root}
 use crate::matrix::TestStore;
 use crate::net;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_installed("globus-gridftp-server")
 }
 
-/// Anonymous sessions on 127.0.0.1. The server does not confine sessions: served paths are paths
-/// of this machine.
+/// Serves the store to anonymous sessions on 127.0.0.1. The server does not confine sessions, so served
+/// paths are absolute paths of this machine.
 pub fn start(store: &TestStore) -> Result<PeerServer> {
     let mut options = vec!["-aa".to_owned()];
     if is_root() {
@@ -27,7 +27,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     spawn(store, &options)
 }
 
-/// Sessions of the user `alice` with the password `secret`.
+/// Serves the store to the user `alice` with the password `secret`.
 pub fn start_with_password(store: &TestStore) -> Result<PeerServer> {
     let (user, group) = if is_root() {
         (NOBODY, NOBODY)

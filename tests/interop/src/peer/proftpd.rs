@@ -1,4 +1,4 @@
-//! ProFTPD: anonymous read-write below the store.
+//! ProFTPD: anonymous sessions may read and write the store.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::{ACCOUNT, PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("proftpd-core", "usr/sbin/proftpd")
 }

@@ -1,4 +1,4 @@
-//! Pure-FTPd with one virtual user, which needs no system account of its own.
+//! Pure-FTPd with one virtual user, which needs no system account.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::matrix::TestStore;
 use crate::net;
 use crate::run;
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("pure-ftpd", "usr/sbin/pure-ftpd")
 }

@@ -1,4 +1,4 @@
-//! vsftpd: anonymous read-write below the store.
+//! vsftpd: anonymous sessions may read and write the store.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,11 +9,10 @@ use super::{PeerServer, find_unpacked};
 use crate::matrix::TestStore;
 use crate::net;
 
-/// vsftpd goes to the account's home before it confines the session; that of `nobody` does not
-/// exist.
+/// vsftpd changes to the account's home directory before it confines the session, and `nobody` has none.
 const ACCOUNT: &str = "daemon";
 
-/// The program.
+/// Path of the program.
 pub fn find() -> Result<PathBuf, String> {
     find_unpacked("vsftpd", "usr/sbin/vsftpd")
 }

@@ -1,5 +1,5 @@
-//! A thin volume: a file system that is larger than what is left for it, so that write() succeeds and
-//! the disk refuses at write-back.
+//! A thin volume: a file system that is larger than its backing store, so that write(2) succeeds and the
+//! error comes at write-back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use nix::mount::{MsFlags, mount};
 use crate::scratch::ScratchFolder;
 use crate::volume;
 
-/// Size that the file system believes to have, bytes.
+/// Nominal size of the file system, bytes.
 const CLAIMED: u64 = 192 << 20;
-/// Size of the real volume.
+/// Size of the backing store, as a tmpfs option.
 const REAL: &str = "size=32m";
 
-/// A mounted thin volume; see [`super::machine::possible`] for what it takes.
+/// A mounted thin volume; see [`super::machine::is_supported`] for its prerequisites.
 pub struct ThinVolume {
     scratch: ScratchFolder,
 }
 
 impl ThinVolume {
-    /// Mounts one for the calling thread and the programs that it starts; it ends with them.
+    /// Mounts a volume for the calling thread and the programs that it starts.
     pub fn new() -> Result<Self> {
         let scratch = volume::private_mount_scratch()?;
         let none = None::<&str>;
@@ -34,13 +34,13 @@ impl ThinVolume {
         Ok(Self { scratch })
     }
 
-    /// Where it is mounted.
+    /// Folder where the volume is mounted.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
         self.scratch.join("disk")
     }
 
-    /// A folder with room.
+    /// A folder on another file system, with enough space.
     #[must_use]
     pub fn scratch(&self) -> &Path {
         self.scratch.path()

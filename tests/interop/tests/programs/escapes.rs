@@ -1,4 +1,4 @@
-//! The words of a hostile server reach a terminal only as text.
+//! Terminal control sequences in the text of a hostile server or client are escaped.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,15 +14,16 @@ use std::process::Command;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
-use interop::need;
+use interop::require;
 use interop::peer;
 use interop::run::{self, FinishedProgram};
 
-/// Clears the screen, sets a title, colours by C1, turns the direction, separates lines, is no UTF-8.
+/// Clears the screen, sets a title, sets a colour by C1, reverses the text direction, separates lines, and
+/// contains invalid UTF-8.
 const HOSTILE: &[u8] =
     b"x\x1b[2J\x1b]0;owned\x07\xc2\x9b31m\xe2\x80\xae\xe2\x80\xa8\xef\xbb\xbf\x7f\xe9";
 
-/// Puts HOSTILE into the banner, every refusal, and the names of the directory `/d`.
+/// Starts a server that sends [`HOSTILE`] in its greeting, its replies and the listing of `/d`.
 fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -70,11 +71,11 @@ fn talk(mut control: TcpStream) {
     }
 }
 
-/// Whether something in the output could act on a terminal or hide what it is.
+/// The first character in the output that could control a terminal or hide text.
 fn acts(output: &[u8]) -> Option<String> {
     for chunk in output.utf8_chunks() {
         if !chunk.invalid().is_empty() {
-            return Some("bytes that are no text".to_owned());
+            return Some("invalid UTF-8".to_owned());
         }
         let unfit = |c: char| {
             (c.is_control() && !matches!(c, '\n' | '\r'))
@@ -93,7 +94,7 @@ fn verb(arguments: &[&str]) -> FinishedProgram {
 }
 
 #[test]
-fn no_message_about_a_hostile_server_acts_on_a_terminal() {
+fn messages_about_a_hostile_server_are_escaped() {
     let server = start();
     let url = |path: &str| format!("ftp://{server}/{path}");
     let to = tempfile::tempdir().unwrap();
@@ -119,8 +120,8 @@ fn no_message_about_a_hostile_server_acts_on_a_terminal() {
 }
 
 #[test]
-fn ls_escapes_names_on_a_terminal_and_keeps_them_for_a_program() {
-    need!(peer::find_installed("script").map(drop));
+fn ls_escapes_names_for_a_terminal_only() {
+    require!(peer::find_installed("script").map(drop));
     let url = format!("ftp://{}/d/", start());
     let command = longhaul().unwrap();
     let output = Command::new(command.get_program())
@@ -141,7 +142,7 @@ fn ls_escapes_names_on_a_terminal_and_keeps_them_for_a_program() {
 }
 
 #[test]
-fn the_servers_log_is_lines_of_text_whatever_clients_say() {
+fn hostile_client_text_is_escaped_in_the_servers_log() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut control = TcpStream::connect(server.address()).unwrap();

@@ -1,4 +1,5 @@
-//! Symbolic links on real servers, and real clients on ours: nothing outside of a tree is touched.
+//! Symbolic links in trees: `longhaul` with real servers, and a real client with `longhaul serve`. Files
+//! outside of the tree are never touched.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +16,7 @@ use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
-use interop::need;
+use interop::require;
 use interop::peer::{self, PeerServer};
 use interop::run::{self, FinishedProgram};
 
@@ -23,8 +24,8 @@ fn verb(arguments: &[&str]) -> Result<FinishedProgram> {
     run::run(longhaul()?.args(arguments))
 }
 
-/// `up/keep/f`, and `up/NAME/` with files, a directory, and links to `keep`, to a file, to the tree
-/// itself, and to nothing (`dangling`: the server shows such links somewhere).
+/// Creates `up/keep/f`, and `up/NAME/` with files, a directory, and links to `keep`, to a file and to the
+/// tree itself; with `dangling` also one to a missing file.
 fn plant(store: &TestStore, name: &str, dangling: bool) -> Result<PathBuf> {
     let (keep, top) = (store.path("up/keep"), store.path(&format!("up/{name}")));
     std::fs::create_dir_all(&keep)?;
@@ -64,7 +65,7 @@ fn exists(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok()
 }
 
-/// Checks how `longhaul` treats links on one server.
+/// Checks how `longhaul` handles links on one server.
 fn ours_against(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, dangling: bool) {
     let mut cells = MatrixRow::new(format!("links, {name}"));
     cells.check("cp -r leaves links out", || {
@@ -118,23 +119,23 @@ fn on_peer(
     start: impl FnOnce(&TestStore) -> Result<PeerServer>,
     dangling: bool,
 ) {
-    need!(found);
+    require!(found);
     let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
     ours_against(name, &store, &|served| server.url(served), dangling);
 }
 
 #[test]
-fn longhaul_serve() {
+fn links_on_longhaul_serve_are_not_followed() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     ours_against("longhaul", &store, &|served| server.url(served), true);
 }
 
 #[test]
-fn globus_gridftp_server() {
+fn links_on_globus_gridftp_server_are_not_followed() {
     use peer::globus_gridftp_server as globus;
-    // It shows links that lead nowhere in no listing: such a tree cannot be removed through it.
+    // Its listings lack dangling links, so a tree with one cannot be removed.
     on_peer(
         "globus-gridftp-server",
         globus::find(),
@@ -144,32 +145,32 @@ fn globus_gridftp_server() {
 }
 
 #[test]
-fn vsftpd() {
+fn links_on_vsftpd_are_not_followed() {
     use peer::vsftpd;
     on_peer("vsftpd", vsftpd::find(), vsftpd::start, true);
 }
 
 #[test]
-fn proftpd() {
+fn links_on_proftpd_are_not_followed() {
     use peer::proftpd;
     on_peer("proftpd", proftpd::find(), proftpd::start, true);
 }
 
 #[test]
-fn pure_ftpd() {
+fn links_on_pure_ftpd_are_not_followed() {
     use peer::pure_ftpd;
     on_peer("pure-ftpd", pure_ftpd::find(), pure_ftpd::start, true);
 }
 
 #[test]
-fn pyftpdlib() {
+fn links_on_pyftpdlib_are_not_followed() {
     use peer::pyftpdlib;
     on_peer("pyftpdlib", pyftpdlib::find(), pyftpdlib::start, true);
 }
 
 #[test]
-fn lftp_removes_and_mirrors_a_tree_with_links_without_leaving_it() {
-    let lftp = need!(peer::lftp::Lftp::find());
+fn lftp_mirrors_and_removes_a_tree_with_links_without_leaving_it() {
+    let lftp = require!(peer::lftp::Lftp::find());
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let top = plant(&store, "r", true).unwrap();

@@ -1,6 +1,6 @@
-//! Data connections that come and go in mid-transfer, as a sender in MODE E may have them (GFD.20
-//! §3.4): the receiver takes connections for as long as the transfer lasts, some of which end early,
-//! and learns their number with an EOF that comes last. By hand, so that each step happens.
+//! Data connections that are opened and closed during a transfer, which MODE E allows to the sender (GFD.20
+//! section 3.4). The receiver must accept connections during the whole transfer. Some end early, and the
+//! EOF with their number comes last. The test sends each block itself, so that every step happens.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -12,24 +12,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
-use interop::need;
+use interop::require;
 use interop::peer::globus_gridftp_server;
 
 const CLOSE: u8 = 0x04;
 const EOD: u8 = 0x08;
 const EOF: u8 = 0x40;
 
-/// Longer than anything here takes, on however busy a machine.
+/// Time limit for every wait, long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One part of what is sent.
+/// Size of a part of the file, bytes.
 const PART: usize = 300_000;
 
 /// A control connection.
 struct ModeEClient(BufReader<TcpStream>);
 
 impl ModeEClient {
-    /// An anonymous one, in MODE E.
+    /// Opens an anonymous session in MODE E.
     fn open(server: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(LIMIT))?;
@@ -57,7 +57,7 @@ impl ModeEClient {
         }
     }
 
-    /// Where the server listens.
+    /// Sends PASV; returns the server's data address.
     fn passive(&mut self) -> Result<SocketAddr> {
         self.say("PASV")?;
         let reply = self.reply()?;
@@ -72,7 +72,8 @@ impl ModeEClient {
         Ok(([a, b, c, d], u16::from_be_bytes([high, low])).into())
     }
 
-    /// A transfer begins, over `first` among others. (Some servers answer once a connection is there.)
+    /// Starts a transfer with the data connection from `first`. Some servers reply only after a
+    /// connection has been opened.
     fn begin(
         &mut self,
         path: &str,
@@ -85,7 +86,7 @@ impl ModeEClient {
         Ok(lane)
     }
 
-    /// The end of a transfer.
+    /// Waits for the final reply of a transfer.
     fn end(&mut self) -> Result<()> {
         loop {
             let reply = self.reply()?;
@@ -98,7 +99,7 @@ impl ModeEClient {
     }
 }
 
-/// A data connection.
+/// A data connection of the sender.
 struct ModeEConnection(TcpStream);
 
 impl ModeEConnection {
@@ -114,7 +115,7 @@ impl ModeEConnection {
         self.0.write_all(&block).context("data connection")
     }
 
-    /// The part with this number; it is stored before anything else happens.
+    /// Sends the part with this number, and waits until the server has stored it.
     fn part(&mut self, file: &Path, bytes: &[u8], number: usize) -> Result<()> {
         let offset = number * PART;
         let part = &bytes[offset..offset + PART];
@@ -126,12 +127,12 @@ impl ModeEConnection {
             if read.is_ok() && stored == part {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < LIMIT, "part {number} is not stored");
+            ensure!(begun.elapsed() < LIMIT, "part {number} was not stored");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Leaves while others go on.
+    /// Ends this connection while others continue.
     fn retire(mut self) -> Result<()> {
         self.block(EOD | CLOSE, 0, &[])?;
         self.0.shutdown(Shutdown::Write)?;
@@ -140,7 +141,7 @@ impl ModeEConnection {
     }
 }
 
-/// Two transfers over connections that come and go.
+/// Two transfers with data connections that are opened and closed during the transfer.
 fn come_and_go(
     server: SocketAddr,
     store: &TestStore,
@@ -166,7 +167,8 @@ fn come_and_go(
     session.end()?;
     ensure!(std::fs::read(&path)? == bytes, "differs");
 
-    // One was kept that leaves at once, and one that stays; another joins and has the last word.
+    // The second transfer reuses two connections: one ends immediately, the other stays. A new connection
+    // joins and sends EOF.
     let path = store.path("up/second");
     let first = session.begin(&served("up/second"), || Ok(first))?;
     first.retire()?;
@@ -185,8 +187,8 @@ fn come_and_go(
 }
 
 #[test]
-fn globus_takes_connections_that_come_and_go() {
-    let _ = need!(globus_gridftp_server::find());
+fn globus_accepts_connections_that_open_and_close_during_a_transfer() {
+    let _ = require!(globus_gridftp_server::find());
     let store = TestStore::new().unwrap();
     let server = globus_gridftp_server::start(&store).unwrap();
     let served = |path: &str| store.path(path).display().to_string();
@@ -195,7 +197,7 @@ fn globus_takes_connections_that_come_and_go() {
 }
 
 #[test]
-fn longhaul_takes_connections_that_come_and_go() {
+fn longhaul_accepts_connections_that_open_and_close_during_a_transfer() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let served = |path: &str| format!("/{path}");

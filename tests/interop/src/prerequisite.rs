@@ -1,11 +1,11 @@
-//! Needs of a test from the machine, and the consequence of a missing one.
+//! Prerequisites of tests: a test without them is skipped, or fails if all are required.
 
 use std::io::Write;
 
-/// Set to `1` where nothing may be skipped, such as in `.ci/run`.
+/// Environment variable, set to `1` if no test may be skipped, as in `.ci/run`.
 const REQUIRE: &str = "LONGHAUL_REQUIRE_PEERS";
 
-/// The value, or `None` after saying on standard error that the test is skipped and why.
+/// Returns the value, or `None` after a message on standard error that the test is skipped and why.
 ///
 /// # Panics
 /// With the reason, when `LONGHAUL_REQUIRE_PEERS=1`.
@@ -19,18 +19,18 @@ pub fn or_skip<T>(needed: Result<T, String>) -> Option<T> {
             );
             let thread = std::thread::current();
             let test = thread.name().unwrap_or("test");
-            // Past the capture of the test runner, which hides what a passing test prints.
+            // Not eprintln!: the test runner captures and hides the output of passing tests.
             let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
             None
         }
     }
 }
 
-/// Unwraps what a test needs, or returns from the test.
+/// Unwraps a prerequisite of a test, or returns from the test.
 #[macro_export]
-macro_rules! need {
+macro_rules! require {
     ($needed:expr) => {
-        match $crate::need::or_skip($needed) {
+        match $crate::prerequisite::or_skip($needed) {
             Some(value) => value,
             None => return,
         }
