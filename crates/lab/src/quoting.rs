@@ -53,6 +53,7 @@ pub(crate) fn csv_text(field: &str) -> String {
     } else {
         field.to_owned()
     };
+    // Some readers trim unquoted fields, so fields with outer spaces are quoted as well.
     if safe.contains([',', '"', '\r', '\n']) || safe.trim() != safe {
         format!("\"{}\"", safe.replace('"', "\"\""))
     } else {
@@ -102,12 +103,12 @@ mod tests {
 
     #[test]
     fn a_shell_reads_a_quoted_word_unchanged() {
-        for meant in ["", "a b", "it's; rm", "--only", "p=1,4", "$HOME", "ä\n"] {
-            let echo = format!("printf %s {}", shell_word(meant));
-            let said = std::process::Command::new("sh")
-                .args(["-c", &echo])
+        for word in ["", "a b", "it's; rm", "--only", "p=1,4", "$HOME", "ä\n"] {
+            let script = format!("printf %s {}", shell_word(word));
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
                 .output();
-            assert_eq!(said.unwrap().stdout, meant.as_bytes());
+            assert_eq!(output.unwrap().stdout, word.as_bytes());
         }
         assert_eq!(shell_word("p=1,4"), "p=1,4");
     }

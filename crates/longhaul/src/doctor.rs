@@ -60,7 +60,7 @@ struct DoctorFindings {
     available: Option<String>,
     /// Congestion controls that this user may select.
     settable: Vec<String>,
-    wrong: Vec<WrongSysctl>,
+    wrong_sysctls: Vec<WrongSysctl>,
     paths: Vec<(PathSpec, ReachableRates)>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
         congestion: setting("tcp_congestion_control"),
         available: setting("tcp_available_congestion_control"),
         settable: data::os::congestion::settable(),
-        wrong: find_wrong_sysctls(setting),
+        wrong_sysctls: find_wrong_sysctls(setting),
         paths: paths.collect(),
     };
     let text = if args.json {
@@ -100,7 +100,7 @@ fn setting(name: &str) -> Option<String> {
 }
 
 fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl> {
-    let wrong = SWITCHES.iter().filter_map(|&(name, right, cost)| {
+    let wrong_sysctls = SWITCHES.iter().filter_map(|&(name, right, cost)| {
         // Only 0 is off: tcp_timestamps is also on with 2, without random offsets (tcp(7)).
         let now = read(name).filter(|now| now == "0")?;
         Some(WrongSysctl {
@@ -110,16 +110,16 @@ fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl>
             cost,
         })
     });
-    wrong.collect()
+    wrong_sysctls.collect()
 }
 
 impl DoctorFindings {
     fn text(&self) -> String {
         let mut lines = self.limits();
-        for wrong in &self.wrong {
+        for wrong_sysctls in &self.wrong_sysctls {
             lines.push(format!(
                 "sysctl -w net.ipv4.{}={} (now {}): {}",
-                wrong.name, wrong.right, wrong.now, wrong.cost
+                wrong_sysctls.name, wrong_sysctls.right, wrong_sysctls.now, wrong_sysctls.cost
             ));
         }
         lines.push("Rate of one stream with `--buffer auto` at both ends:".to_owned());
@@ -210,9 +210,9 @@ impl DoctorFindings {
             "congestion_control": self.congestion,
             "available": self.available,
             "settable": self.settable,
-            "wrong": self.wrong.iter().map(|wrong| json!({
-                "sysctl": format!("net.ipv4.{}", wrong.name),
-                "now": wrong.now, "value": wrong.right, "why": wrong.cost,
+            "wrong": self.wrong_sysctls.iter().map(|wrong_sysctls| json!({
+                "sysctl": format!("net.ipv4.{}", wrong_sysctls.name),
+                "now": wrong_sysctls.now, "value": wrong_sysctls.right, "why": wrong_sysctls.cost,
             })).collect::<Vec<_>>(),
             "paths": self.paths.iter().map(|(path, reach)| json!({
                 "rate_bps": path.rate_bps, "rtt_seconds": path.rtt.as_secs_f64(),
@@ -240,7 +240,7 @@ mod tests {
             congestion: Some("cubic".to_owned()),
             available: Some("reno cubic bbr".to_owned()),
             settable: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
-            wrong: Vec::new(),
+            wrong_sysctls: Vec::new(),
             paths: vec![(path, reachable_rates(&caps, path))],
         }
     }

@@ -16,13 +16,14 @@ const INVALID: u8 = 9;
 
 /// Runs a verb of the lab; returns the exit code.
 pub(crate) fn run(verb: LabVerb) -> u8 {
+    // These verbs run inside a lab and return a program's exit code, as a shell does.
     let starts = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
     if !starts && !matches!(verb, LabVerb::Cell { .. }) {
         // Removes what a killed lab left behind. Not inside a lab: that one is still running.
         lab::experiment::sweep();
         lab::net::recover();
     }
-    let done = match verb {
+    let result = match verb {
         LabVerb::Net(args) => net(&args),
         LabVerb::Exec(args) => {
             lab::net::exec(&args.host, &args.command).map(|never| match never {})
@@ -35,7 +36,7 @@ pub(crate) fn run(verb: LabVerb) -> u8 {
         LabVerb::Report(args) => report(&args),
         LabVerb::Trace(args) => trace(&args),
     };
-    done.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul lab: {error}"));
         let as_a_shell = starts
             .then(|| lab::net::start_failure_code(&error))
@@ -130,24 +131,24 @@ fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
         check_printed(print_line(planned.to_text().trim_end()))?;
         return Ok(0);
     }
-    let done = lab::experiment::run_all(request, args.budget, &mut |line| print_to_stderr(line))?;
-    for saved in &done.saved {
+    let result = lab::experiment::run_all(request, args.budget, &mut |line| print_to_stderr(line))?;
+    for saved in &result.saved {
         check_printed(print_line(&saved.json.display().to_string()))?;
     }
-    for name in &done.not_begun {
+    for name in &result.not_begun {
         print_to_stderr(&format!(
             "longhaul lab: {name} was not started: the time limit was reached"
         ));
     }
-    if done.spoiled > 0 {
+    if result.spoiled > 0 {
         print_to_stderr(&format!(
             "longhaul lab: {} cells have only INVALID runs; repeat them on a quiet machine",
-            done.spoiled
+            result.spoiled
         ));
     }
-    Ok(match done.failed.first() {
+    Ok(match result.failed.first() {
         Some((_, error)) => exit_code(error),
-        None if done.spoiled > 0 => INVALID,
+        None if result.spoiled > 0 => INVALID,
         None => 0,
     })
 }

@@ -39,6 +39,7 @@ fn main() -> ExitCode {
 fn error_in_one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
+        // Some errors contain the text of their cause already.
         if line.contains(&cause) {
             continue;
         }
@@ -82,6 +83,7 @@ fn copy(args: &CpArgs) -> Result<Exit> {
         );
         return Ok(Exit::Usage);
     }
+    // --json wins over -q: a program needs the summary line.
     let style = match (args.json, args.quiet) {
         (true, _) => OutputStyle::Json,
         (false, true) => OutputStyle::Quiet,
@@ -114,13 +116,13 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         .build()?;
     let served = runtime.block_on(async {
         let shutdown = server::Shutdown::on_signals().context("cannot watch for signals")?;
-        let ready = |address| {
+        let print_address = |address| {
             // The server must run even if nothing reads its standard output.
             let _ = output::print_line(&format!("listening on {address}"));
         };
         let reloads = server::ReloadRequests::on_hangup(move || args.config())
             .context("cannot watch for signals")?;
-        server::serve_with_reloads(config, ready, shutdown, reloads)
+        server::serve_with_reloads(config, print_address, shutdown, reloads)
             .await
             // The text already contains the cause; `error_in_one_line` would repeat it.
             .map_err(|error| anyhow::anyhow!("{error}"))
@@ -132,11 +134,11 @@ fn serve(args: ServeArgs) -> Result<Exit> {
 /// Runs a remote file verb. A failure prints one line and gives its exit code.
 fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
-    let ended = until_interrupted(verb)?;
-    if let Some(trouble) = client::netrc_warning() {
-        print_to_stderr(&format!("longhaul: warning: {trouble}"));
+    let result = until_interrupted(verb)?;
+    if let Some(problem) = client::netrc_warning() {
+        print_to_stderr(&format!("longhaul: warning: {problem}"));
     }
-    Ok(match ended {
+    Ok(match result {
         Some(Ok(())) => Exit::Done,
         Some(Err(failure)) => {
             print_to_stderr(&format!("longhaul: {}", failure.message));
@@ -149,11 +151,13 @@ fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Resul
 /// Runs a future to its end; `None` if SIGINT or SIGTERM came first.
 fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // Only control connections run here; each data stream has its own thread.
         .worker_threads(2)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(async {
         use tokio::signal::unix::{SignalKind, signal};
+        // Installed before the future runs, so that an early SIGTERM is not lost.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             value = future => Ok(Some(value)),
@@ -197,11 +201,11 @@ mod tests {
     #[test]
     fn a_cause_in_the_outer_text_is_not_repeated() {
         let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
-        let told = anyhow::Error::new(missing()).context(format!("cannot read u: {}", missing()));
-        assert_eq!(error_in_one_line(&told), "cannot read u: entity not found");
-        let untold = anyhow::Error::new(missing()).context("cannot read u");
+        let named = anyhow::Error::new(missing()).context(format!("cannot read u: {}", missing()));
+        assert_eq!(error_in_one_line(&named), "cannot read u: entity not found");
+        let unnamed = anyhow::Error::new(missing()).context("cannot read u");
         assert_eq!(
-            error_in_one_line(&untold),
+            error_in_one_line(&unnamed),
             "cannot read u: entity not found"
         );
     }

@@ -14,17 +14,18 @@ use crate::output::{print_json, print_listing_line};
 const SORTED: usize = 16_384;
 
 pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
-    let mut held = Vec::new();
-    let mut sorts = true;
+    let mut collected = Vec::new();
+    let mut is_sorting = true;
     let mut printed = Ok(());
     let mut visit = |entry| {
-        if sorts {
-            held.push(entry);
-            if held.len() <= SORTED {
+        if is_sorting {
+            collected.push(entry);
+            if collected.len() <= SORTED {
                 return ControlFlow::Continue(());
             }
-            sorts = false;
-            printed = print_sorted(args, std::mem::take(&mut held));
+            // Too many entries to hold: print those collected, and the rest as they arrive.
+            is_sorting = false;
+            printed = print_sorted(args, std::mem::take(&mut collected));
         } else {
             printed = print_entry(args, &entry);
         }
@@ -34,7 +35,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
         }
     };
     client::list_each(&args.url, &args.common.options(), &mut visit).await?;
-    ignore_broken_pipe(printed.and_then(|()| print_sorted(args, held)))
+    ignore_broken_pipe(printed.and_then(|()| print_sorted(args, collected)))
 }
 
 fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> io::Result<()> {
@@ -91,6 +92,7 @@ pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     for url in &args.urls {
         let options = args.common.options();
         let sum = client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
+        // `display` leaves out the password of the URL.
         let named = client::location::Location::parse(url)?.display();
         let printed = print_listing_line(format!("{sum}  {named}").as_bytes());
         if printed.is_err() {

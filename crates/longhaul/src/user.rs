@@ -32,6 +32,7 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
             let home = VPath::root()
                 .resolve(home.as_bytes())
                 .with_context(|| format!("--home {home} is not a valid path"))?;
+            // Checked before the password is asked for, so that a typo costs no second prompt.
             let root = root.as_deref().map(existing_directory).transpose()?;
             let password = if password_stdin {
                 password_from_stdin()?
@@ -106,10 +107,12 @@ fn password_from_stdin() -> Result<String> {
         .lock()
         .read_line(&mut line)
         .context("cannot read the password")?;
+    // Only the line end is removed: spaces may be part of the password.
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 fn ask_password(name: &str) -> Result<String> {
+    // Without a terminal the prompt would read from /dev/tty and block a script.
     if !std::io::stdin().is_terminal() {
         bail!("cannot ask for the password without a terminal; use --password-stdin");
     }

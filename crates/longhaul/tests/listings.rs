@@ -22,8 +22,8 @@ fn a_full_standard_output_exits_with_7() {
         .spawn()
         .unwrap();
     let mut ready = String::new();
-    let mut said = BufReader::new(server.stdout.take().unwrap());
-    said.read_line(&mut ready).unwrap();
+    let mut stdout = BufReader::new(server.stdout.take().unwrap());
+    stdout.read_line(&mut ready).unwrap();
     let address = ready.trim().strip_prefix("listening on ").unwrap();
     let (directory, file) = (format!("ftp://{address}/"), format!("ftp://{address}/f"));
     let calls = [
@@ -33,8 +33,8 @@ fn a_full_standard_output_exits_with_7() {
         vec!["cksum", &file],
     ];
     let exit = |arguments: &[&str], out: Stdio| {
-        let ended = longhaul(arguments).stdout(out).output().unwrap();
-        ended.status.code()
+        let output = longhaul(arguments).stdout(out).output().unwrap();
+        output.status.code()
     };
     let codes: Vec<_> = calls
         .iter()

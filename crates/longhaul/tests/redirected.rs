@@ -9,14 +9,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn cp(from: &Path, to: &Path, stdin: Stdio, stdout: Stdio) {
-    let done = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+    let status = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["cp", "-q"])
         .args([from, to])
         .stdin(stdin)
         .stdout(stdout)
         .status()
         .unwrap();
-    assert!(done.success(), "{from:?} {to:?}: {done}");
+    assert!(status.success(), "{from:?} {to:?}: {status}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ struct ReloadableServer {
     place: TempDir,
     child: Child,
     address: SocketAddr,
-    said: Receiver<String>,
+    messages: Receiver<String>,
 }
 
 impl ReloadableServer {
@@ -49,7 +49,7 @@ impl ReloadableServer {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = lines(child.stderr.take().unwrap());
+        let messages = lines(child.stderr.take().unwrap());
         let ready = lines(child.stdout.take().unwrap());
         let line = ready.recv_timeout(PATIENCE).unwrap();
         let address = line.strip_prefix("listening on ").unwrap().parse().unwrap();
@@ -57,7 +57,7 @@ impl ReloadableServer {
             place,
             child,
             address,
-            said,
+            messages,
         }
     }
 
@@ -74,7 +74,7 @@ impl ReloadableServer {
     fn wait_for_message(&self, text: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
-            let line = self.said.recv_timeout(PATIENCE).unwrap();
+            let line = self.messages.recv_timeout(PATIENCE).unwrap();
             let found = line.contains(text);
             lines.push(line);
             if found {
@@ -204,8 +204,8 @@ fn sighup_with_an_invalid_file_keeps_the_settings_and_logs_one_line() {
     let server = ReloadableServer::start("anonymous = \"ro\"\n");
     std::fs::write(server.path("settings.toml"), "\nanonimous = \"rw\"\n").unwrap();
     server.send_sighup();
-    let said = server.wait_for_message("reload refused");
-    let line = said.last().unwrap();
+    let messages = server.wait_for_message("reload refused");
+    let line = messages.last().unwrap();
     for part in ["line 2", "anonimous", "is \\\"anonymous\\\" meant"] {
         assert!(line.contains(part), "{line}");
     }
@@ -213,8 +213,11 @@ fn sighup_with_an_invalid_file_keeps_the_settings_and_logs_one_line() {
     // The next reload succeeds and logs no further error.
     std::fs::write(server.path("settings.toml"), "anonymous = \"rw\"\n").unwrap();
     server.send_sighup();
-    let said = server.wait_for_message("settings and users reloaded");
-    assert!(!said.iter().any(|line| line.contains("ERROR")), "{said:?}");
+    let messages = server.wait_for_message("settings and users reloaded");
+    assert!(
+        !messages.iter().any(|line| line.contains("ERROR")),
+        "{messages:?}"
+    );
 }
 
 #[test]
@@ -227,9 +230,9 @@ fn sighup_warns_of_settings_that_need_a_restart() {
     );
     std::fs::write(server.path("settings.toml"), settings).unwrap();
     server.send_sighup();
-    let said = server.wait_for_message("settings and users reloaded");
+    let messages = server.wait_for_message("settings and users reloaded");
     let named = |line: &&String| line.contains("transfer-log") && line.contains("restart");
-    assert_eq!(said.iter().filter(named).count(), 1, "{said:?}");
+    assert_eq!(messages.iter().filter(named).count(), 1, "{messages:?}");
     assert!(!log.exists());
     let _only = server.connect();
     let mut turned_away =
@@ -245,33 +248,33 @@ fn serve(arguments: &[&str]) -> Output {
 }
 
 fn one_line(output: &Output) -> String {
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    said
+    let messages = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(messages.lines().count(), 1, "{messages}");
+    messages
 }
 
 #[test]
 fn an_invalid_file_gives_one_line_that_names_the_cause_once() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
-    let missing = serve(&["--users", &path("none"), "--root", &path("")]);
-    let said = one_line(&missing);
-    assert_eq!(said.matches("No such file").count(), 1, "{said}");
-    let missing = serve(&["--anonymous", "ro", "--config", &path("none")]);
-    let said = one_line(&missing);
-    assert_eq!(said.matches("No such file").count(), 1, "{said}");
-    assert_eq!(missing.status.code(), Some(2));
+    let output = serve(&["--users", &path("none"), "--root", &path("")]);
+    let messages = one_line(&output);
+    assert_eq!(messages.matches("No such file").count(), 1, "{messages}");
+    let output = serve(&["--anonymous", "ro", "--config", &path("none")]);
+    let messages = one_line(&output);
+    assert_eq!(messages.matches("No such file").count(), 1, "{messages}");
+    assert_eq!(output.status.code(), Some(2));
     std::fs::write(path("wrong.toml"), "anonymous = \"ro\"\nmax-streems = 4\n").unwrap();
-    let said = one_line(&serve(&["--config", &path("wrong.toml")]));
+    let messages = one_line(&serve(&["--config", &path("wrong.toml")]));
     assert!(
-        said.contains("line 2") && said.contains("\"max-streams\" meant"),
-        "{said}"
+        messages.contains("line 2") && messages.contains("\"max-streams\" meant"),
+        "{messages}"
     );
-    let listed = longhaul(&["user", "list", "--users", &path("none")])
+    let output = longhaul(&["user", "list", "--users", &path("none")])
         .output()
         .unwrap();
-    let said = one_line(&listed);
-    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+    let messages = one_line(&output);
+    assert_eq!(messages.matches("No such file").count(), 1, "{messages}");
 }
 
 #[test]
@@ -280,14 +283,17 @@ fn a_refused_login_logs_a_bounded_line_without_the_password() {
     let long = format!("eve\u{202e}\u{1b}[2J{}", "x".repeat(500));
     for (user, reason) in [(long.as_str(), "unknown user"), ("ann", "wrong password")] {
         assert_eq!(server.log_in(user, "hush-hush").1, "530");
-        let said = server.wait_for_message("login refused");
-        let line = said.last().unwrap();
+        let messages = server.wait_for_message("login refused");
+        let line = messages.last().unwrap();
         assert!(
             line.contains(reason) && line.contains("127.0.0.1"),
             "{line}"
         );
         assert!(line.len() < 400, "{line}");
         assert!(!line.contains(['\u{202e}', '\u{1b}']), "{line:?}");
-        assert!(!said.iter().any(|line| line.contains("hush")), "{said:?}");
+        assert!(
+            !messages.iter().any(|line| line.contains("hush")),
+            "{messages:?}"
+        );
     }
 }

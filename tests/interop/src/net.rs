@@ -34,6 +34,7 @@ pub fn free_ports(count: u16) -> Result<u16> {
     for _ in PORTS {
         let first = PORTS.start + *next % (PORTS.end - PORTS.start - count);
         *next = (*next + count) % PORTS.end;
+        // Binding is the only reliable test; the listeners are closed at once for the server.
         if (first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()) {
             return Ok(first);
         }
@@ -43,7 +44,7 @@ pub fn free_ports(count: u16) -> Result<u16> {
 
 /// Whether a server listens on this address.
 #[must_use]
-pub fn listens(address: SocketAddr) -> bool {
+pub fn is_listening(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
 }
 

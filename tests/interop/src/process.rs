@@ -20,6 +20,7 @@ pub struct ProcessGuard {
 impl ProcessGuard {
     /// Starts `command` as the leader of a new process group.
     pub fn spawn(command: &mut Command) -> Result<Self> {
+        // A group of its own, so that `kill` also ends the children of servers that fork.
         command.process_group(0);
         let child = command
             .spawn()
@@ -52,12 +53,12 @@ impl ProcessGuard {
 
     /// Waits for the end of the child, at most `limit`; `None` if it is still running.
     pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
-        let end = Instant::now() + limit;
+        let deadline = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
-            if Instant::now() >= end {
+            if Instant::now() >= deadline {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(4));
@@ -108,8 +109,9 @@ impl ServerProcess {
         limit: Duration,
         mut ready: impl FnMut(&str) -> Option<T>,
     ) -> Result<T> {
-        let end = Instant::now() + limit;
+        let deadline = Instant::now() + limit;
         loop {
+            // The process state is read before its output, so that the last output is not missed.
             let ended = self.guard.wait(Duration::ZERO)?;
             if let Some(value) = ready(&self.output()) {
                 return Ok(value);
@@ -121,7 +123,7 @@ impl ServerProcess {
                     self.log()
                 );
             }
-            if Instant::now() >= end {
+            if Instant::now() >= deadline {
                 bail!(
                     "no {what} within {} s: {}\n{}",
                     limit.as_secs(),

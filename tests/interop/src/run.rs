@@ -120,6 +120,7 @@ pub fn run_with_input(
     let line = command_line(command);
     let start = Instant::now();
     let mut guard = ProcessGuard::spawn(command)?;
+    // Both pipes are read in threads: a program that fills one of them would block.
     let stdout = collect(guard.child().stdout.take());
     let stderr = collect(guard.child().stderr.take());
     if let Some(mut pipe) = guard.child().stdin.take() {

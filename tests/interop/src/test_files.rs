@@ -74,6 +74,8 @@ fn make_shared(folder: &Path) -> Result<()> {
     let unfinished = folder.with_extension("unfinished");
     for size in sizes() {
         let whole = folder.join(name(size));
+        // The size suffices as a check, because files get here only by a rename after complete
+        // writing.
         if !has_size(&whole, size) {
             write(&unfinished, size, size + 1)?;
             std::fs::rename(&unfinished, whole)?;
@@ -147,7 +149,7 @@ mod tests {
         let folder = scratch.path().join("samples");
         let inode = |size| folder.join(name(size)).metadata().unwrap().ino();
         let inodes = || sizes().map(inode).collect::<Vec<_>>();
-        let seen = std::thread::scope(|scope| {
+        let inodes_seen = std::thread::scope(|scope| {
             let makers = [(); 4].map(|()| {
                 scope.spawn(|| {
                     make_shared(&folder).unwrap();
@@ -156,7 +158,7 @@ mod tests {
             });
             makers.map(|maker| maker.join().unwrap())
         });
-        assert_eq!(seen, [(); 4].map(|()| inodes()));
+        assert_eq!(inodes_seen, [(); 4].map(|()| inodes()));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), sizes().count());
     }
 

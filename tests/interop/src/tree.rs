@@ -57,6 +57,7 @@ impl TestTree {
         while tree.files.len() < files {
             let parent = folders[index(&mut random, folders.len())].clone();
             let number = tree.files.len();
+            // About one new folder per eight files.
             if parent.components().count() < 8 && random.below(8) == 0 {
                 let name = format!("{} {}", word(&mut random), folders.len());
                 folders.push(parent.join(name));

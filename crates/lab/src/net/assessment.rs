@@ -41,6 +41,7 @@ pub(super) fn assess(engine: EngineReport, circumstances: RunConditions) -> NetR
     if let Some(signal) = signal {
         invalid.push(format!("the run was interrupted by signal {signal}"));
     }
+    // Short runs are not judged: their CPU shares consist of a few ticks.
     if load.is_reliable {
         judge(
             load.other_programs,
@@ -119,9 +120,9 @@ mod tests {
 
     #[test]
     fn a_run_on_an_idle_machine_is_valid() {
-        let told = with_load(0.05, 0.01, true);
-        assert_eq!((told.invalid.len(), told.notes.len()), (0, 0));
-        assert!((told.emulator_cpu - 0.25).abs() < 1e-9);
+        let report = with_load(0.05, 0.01, true);
+        assert_eq!((report.invalid.len(), report.notes.len()), (0, 0));
+        assert!((report.emulator_cpu - 0.25).abs() < 1e-9);
     }
 
     #[test]
@@ -135,14 +136,14 @@ mod tests {
 
     #[test]
     fn load_is_ignored_in_a_short_run() {
-        let told = with_load(0.9, 0.9, false);
-        assert!(told.invalid.is_empty() && told.notes.is_empty());
-        assert!((told.foreign_cpu - 0.9).abs() < 1e-9);
+        let report = with_load(0.9, 0.9, false);
+        assert!(report.invalid.is_empty() && report.notes.is_empty());
+        assert!((report.foreign_cpu - 0.9).abs() < 1e-9);
     }
 
     #[test]
     fn overruns_a_signal_and_the_engines_reasons_make_the_run_invalid() {
-        let told = assess(
+        let report = assess(
             EngineReport {
                 invalid: vec!["late".into()],
                 ..engine()
@@ -153,9 +154,9 @@ mod tests {
                 ..RunConditions::default()
             },
         );
-        assert_eq!(told.invalid.len(), 3);
-        assert_eq!(told.invalid[0], "late");
-        assert!(told.invalid[1].starts_with("3 packets"));
-        assert!(told.invalid[2].contains("signal 2"));
+        assert_eq!(report.invalid.len(), 3);
+        assert_eq!(report.invalid[0], "late");
+        assert!(report.invalid[1].starts_with("3 packets"));
+        assert!(report.invalid[2].contains("signal 2"));
     }
 }

@@ -89,6 +89,7 @@ impl CpuTicks {
             return None;
         };
         Some(Self {
+            // irq and softirq are left out: the lab's own packets cause most of them.
             busy: user + nice + system,
             stolen,
             total: fields[..8].iter().sum(),
@@ -115,6 +116,8 @@ fn shares(machine: CpuTicks, own: Duration, ticks_per_second: u64, processors: u
     let total = machine.total as f64;
     let own = own.as_secs_f64() * ticks_per_second as f64;
     CpuShares {
+        // Clamped: ticks and getrusage(2) have different resolutions, so the difference may be
+        // negative.
         other_programs: ((machine.busy as f64 - own) / total).clamp(0.0, 1.0),
         stolen: (machine.stolen as f64 / total).clamp(0.0, 1.0),
         is_reliable: total >= SOUND.as_secs_f64() * ticks_per_second as f64 * processors as f64,
@@ -158,10 +161,10 @@ mod tests {
             stolen: 10,
             total: 200,
         };
-        let told = shares(machine, Duration::from_millis(1100), 100, 1);
-        assert!((told.other_programs - 0.2).abs() < 1e-9, "{told:?}");
-        assert!((told.stolen - 0.05).abs() < 1e-9);
-        assert!(told.is_reliable);
+        let result = shares(machine, Duration::from_millis(1100), 100, 1);
+        assert!((result.other_programs - 0.2).abs() < 1e-9, "{result:?}");
+        assert!((result.stolen - 0.05).abs() < 1e-9);
+        assert!(result.is_reliable);
     }
 
     #[test]

@@ -98,8 +98,11 @@ mod tests {
 
     #[test]
     fn the_error_for_an_unknown_host_lists_the_known_ones() {
-        let told = namespace_of("c", TABLE).unwrap_err().to_string();
-        assert!(told.contains("'c'") && told.ends_with("a, b"), "{told}");
+        let message = namespace_of("c", TABLE).unwrap_err().to_string();
+        assert!(
+            message.contains("'c'") && message.ends_with("a, b"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -43,24 +43,25 @@ pub(super) fn build_hosts(
     let mut restricted = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {
         let address = Topology::address(index);
-        let (namespace, (device, rest)) = HostNamespace::create(&host.name, || {
+        let (namespace, (device, unmet)) = HostNamespace::create(&host.name, || {
             disable_ipv6()?;
             interface::loopback_up()?;
             Ok((device(topology, address)?, configure(host)?))
         })?;
         namespaces.push(namespace);
         ports.push(TunPort { device, address });
-        for_machine.extend(rest.for_machine);
-        restricted.push(rest.restricted);
+        for_machine.extend(unmet.for_machine);
+        restricted.push(unmet.restricted);
     }
     for_machine.extend(sysctl::setting_to_allow(restricted.iter().flatten())?);
-    let borrowed = TemporarySysctls::set(&for_machine)?;
+    let sysctls = TemporarySysctls::set(&for_machine)?;
     for (namespace, name) in namespaces.iter().zip(restricted) {
+        // A second pass, because the machine allows the congestion control only now.
         if let Some(name) = name {
             namespace.enter(|| set_restricted(&name))?;
         }
     }
-    Ok((namespaces, ports, borrowed))
+    Ok((namespaces, ports, sysctls))
 }
 
 /// Sets a congestion control that the machine now allows, in this thread's namespace.
@@ -80,6 +81,7 @@ fn device(topology: &Topology, address: Ipv4Addr) -> Result<SyncDevice, LabError
         .name(INTERFACE)
         .mtu(topology.mtu)
         .ipv4(address, PREFIX, None)
+        // With offload the kernel sends super-packets with virtio-net headers (IFF_VNET_HDR).
         .offload(topology.offload)
         .build_sync()
         .map_err(failed)?;
@@ -92,6 +94,7 @@ fn device(topology: &Topology, address: Ipv4Addr) -> Result<SyncDevice, LabError
 fn disable_ipv6() -> Result<(), LabError> {
     for which in ["default", "all"] {
         // A kernel without IPv6 does not have the setting.
+        // "default" covers interfaces created later, "all" existing ones.
         sysctl::set_in_namespace(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
     }
     Ok(())
@@ -100,24 +103,24 @@ fn disable_ipv6() -> Result<(), LabError> {
 /// Applies the host's settings in this thread's namespace; returns those that need the machine.
 fn configure(host: &LabHost) -> Result<UnmetNeeds, LabError> {
     // Otherwise the kernel saves ssthresh and RTT of a connection for the next one to that host.
-    let ours = ("net.ipv4.tcp_no_metrics_save".to_owned(), "1".to_owned());
+    let no_metrics_save = ("net.ipv4.tcp_no_metrics_save".to_owned(), "1".to_owned());
     let congestion = host
         .congestion_control
         .iter()
         .map(|name| (CONGESTION_CONTROL.to_owned(), name.clone()));
-    let mut rest = UnmetNeeds::default();
-    for (key, value) in std::iter::once(ours)
+    let mut unmet = UnmetNeeds::default();
+    for (key, value) in std::iter::once(no_metrics_save)
         .chain(host.sysctls.iter().cloned())
         .chain(congestion)
     {
         match sysctl::set_in_namespace(&key, &value)? {
-            SysctlScope::Namespace if key == CONGESTION_CONTROL => rest.restricted = None,
+            SysctlScope::Namespace if key == CONGESTION_CONTROL => unmet.restricted = None,
             SysctlScope::Namespace => {}
-            SysctlScope::Machine => rest.for_machine.push((key, value)),
-            SysctlScope::Restricted => rest.restricted = Some(value),
+            SysctlScope::Machine => unmet.for_machine.push((key, value)),
+            SysctlScope::Restricted => unmet.restricted = Some(value),
         }
     }
-    Ok(rest)
+    Ok(unmet)
 }
 
 /// Checks that the other hosts are reachable directly, without a gateway.

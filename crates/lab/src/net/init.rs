@@ -70,6 +70,7 @@ pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
         .name("lifeline".into())
         .spawn(move || end_with_the_lab(watched, &plan.changes))
         .map_err(|e| LabError::system("cannot start a thread", e))?;
+    // PID 1 of a namespace inherits all orphans; without wait(2) they would stay zombies.
     let code = reap_until(child.id())?;
     while hung_up(&lifeline) {
         // The lab has ended. The lifeline thread restores the settings and then exits the process;
@@ -109,7 +110,7 @@ fn mount_own_proc() -> Result<PathBuf, LabError> {
     unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|e| super::privilege::no_namespace("mount", "user.max_mnt_namespaces", e))?;
     // Slave propagation: mounts made here stay invisible outside, later mounts outside appear here.
-    let fresh = mount_change(
+    let mounted = mount_change(
         "/",
         MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM,
     )
@@ -117,7 +118,7 @@ fn mount_own_proc() -> Result<PathBuf, LabError> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("proc", "/proc", "proc", flags, None)
     });
-    match fresh {
+    match mounted {
         Ok(()) => Ok("/proc/1".into()),
         // Containers that mask parts of /proc forbid mounting a new one. The old one stays and has
         // the caller's process numbers.
@@ -158,12 +159,14 @@ fn end_with_the_lab(mut lifeline: File, changes: &SysctlChanges) {
     // Nothing is ever written to the pipe, so `read` returns only at its end or on an error.
     let _ = lifeline.read(&mut [0]);
     changes.revert();
-    let everybody_else = Pid::from_raw(-1);
-    let asked = Instant::now();
-    let _ = kill(everybody_else, Signal::SIGTERM);
-    while kill(everybody_else, None).is_ok() && asked.elapsed() < TERMINATION_GRACE {
+    let every_process = Pid::from_raw(-1);
+    let asked_at = Instant::now();
+    // kill(2) with -1 reaches every process of this PID namespace except this one.
+    let _ = kill(every_process, Signal::SIGTERM);
+    while kill(every_process, None).is_ok() && asked_at.elapsed() < TERMINATION_GRACE {
         std::thread::sleep(Duration::from_millis(5));
     }
+    // When PID 1 exits, the kernel kills the processes that ignored SIGTERM.
     std::process::exit(1);
 }
 

@@ -88,6 +88,7 @@ fn acknowledged(answer: &[u8]) -> Result<(), Errno> {
     let error = answer.get(16..20).and_then(|b| b.try_into().ok());
     match (kind.map(u16::from_ne_bytes), error.map(i32::from_ne_bytes)) {
         (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+        // The kernel sends negative error numbers (netlink(7)).
         (Some(NLMSG_ERROR), Some(error)) => Err(Errno::from_raw_os_error(error.wrapping_neg())),
         _ => Err(Errno::BADMSG),
     }

@@ -67,6 +67,7 @@ impl CommandStart<'_> {
                 .collect::<Result<_, LabError>>()?,
             changes: self.changes.clone(),
         };
+        // From here on the command's processes hold the lock, even if this process is killed.
         lock.let_children_inherit()?;
         let plan = serde_json::to_string(&plan)
             .map_err(|e| LabError::system("cannot serialise the lab", std::io::Error::from(e)))?;
@@ -95,11 +96,14 @@ impl RunningCommand {
         let status = loop {
             let left = ending.map(|(_, since)| LAST.saturating_sub(since.elapsed()));
             if left == Some(Duration::ZERO) {
+                // The first process did not end in time. SIGKILL ends it, and with it the whole
+                // namespace.
                 self.child.kill().map_err(failed)?;
                 break self.child.wait().map_err(failed)?;
             }
             wait_readable(&process, signals, left).map_err(failed)?;
             if let Some(signal) = signals.next_signal() {
+                // Only the first signal counts; a second Ctrl-C must not extend the grace time.
                 ending.get_or_insert((signal, Instant::now()));
                 self.lifeline = None;
             }
@@ -165,6 +169,7 @@ fn wait_readable(
         PollFd::new(signals, PollFlags::IN),
     ];
     let longest = longest.and_then(|time| Timespec::try_from(time).ok());
+    // A pidfd is readable when the process has ended (pidfd_open(2)), so no SIGCHLD is needed.
     match poll(&mut sources, longest.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),

@@ -39,6 +39,7 @@ impl LabLock {
                 (Ok(()), _) => {}
                 (Err(Errno::INTR), _) => continue,
                 (Err(Errno::WOULDBLOCK), Some(tell)) => {
+                    // Reported once: the next turn of the loop blocks until the lock is free.
                     tell(&holder_of(&file));
                     operation = FlockOperation::LockExclusive;
                     continue;
@@ -150,6 +151,7 @@ fn command_line(pid: u32) -> Option<String> {
         .map(|word| String::from_utf8_lossy(word).escape_debug().to_string())
         .collect();
     let line = words.join(" ");
+    // A command line may be megabytes long; the message must stay one readable line.
     let short: String = line.chars().take(120).collect();
     (!line.is_empty()).then_some(short)
 }
@@ -158,7 +160,7 @@ fn command_line(pid: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+    fn lock_path() -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         (dir, path)
@@ -166,21 +168,21 @@ mod tests {
 
     #[test]
     fn the_error_for_a_second_lab_names_the_first_process() {
-        let (_dir, path) = place();
+        let (_dir, path) = lock_path();
         let first = LabLock::acquire_file(&path, None).unwrap();
-        let told = match LabLock::acquire_file(&path, None) {
-            Err(LabError::Busy(told)) => told,
+        let message = match LabLock::acquire_file(&path, None) {
+            Err(LabError::Busy(message)) => message,
             other => panic!("{other:?}"),
         };
         let me = format!("process {},", std::process::id());
-        assert!(told.contains(&me), "{told}");
+        assert!(message.contains(&me), "{message}");
         drop(first);
         LabLock::acquire_file(&path, None).unwrap();
     }
 
     #[test]
     fn a_waiting_lab_gets_the_lock_when_it_is_released() {
-        let (_dir, path) = place();
+        let (_dir, path) = lock_path();
         let first = LabLock::acquire_file(&path, None).unwrap();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| LabLock::acquire_file(&path, Some(|_| ())).map(drop));
@@ -193,14 +195,14 @@ mod tests {
 
     #[test]
     fn the_lock_file_is_readable_by_every_user() {
-        let (_dir, path) = place();
+        let (_dir, path) = lock_path();
         drop(LabLock::acquire_file(&path, None).unwrap());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o644);
     }
 
     #[test]
     fn a_symbolic_link_and_a_fifo_are_refused() {
-        let (dir, path) = place();
+        let (dir, path) = lock_path();
         let target = dir.path().join("target");
         std::os::unix::fs::symlink(&target, &path).unwrap();
         assert!(matches!(
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_lock_on_a_removed_file_excludes_nobody() {
-        let (_dir, path) = place();
+        let (_dir, path) = lock_path();
         let first = LabLock::acquire_file(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert!(!same_file(&first.file, &path));

@@ -41,9 +41,9 @@ impl TemporarySysctls {
     /// # Errors
     /// [`LabError::Usage`]: two hosts need different values, or the kernel refuses one;
     /// [`LabError::Refused`]: not root. On an error no setting stays changed.
-    pub(super) fn set(wanted: &[(String, String)]) -> Result<Self, LabError> {
+    pub(super) fn set(pairs: &[(String, String)]) -> Result<Self, LabError> {
         let mut changes = Vec::<SysctlChange>::new();
-        for (key, value) in wanted {
+        for (key, value) in pairs {
             let during = sysctl::normalized(value);
             if let Some(other) = changes.iter().find(|c| &c.key == key) {
                 if other.during == during {
@@ -62,16 +62,16 @@ impl TemporarySysctls {
             });
         }
         changes.retain(|c| c.before != c.during);
-        let borrowed = Self {
+        let sysctls = Self {
             changes: SysctlChanges(changes),
         };
-        if !borrowed.changes.0.is_empty() {
-            borrowed.record()?;
-            for SysctlChange { key, during, .. } in &borrowed.changes.0 {
+        if !sysctls.changes.0.is_empty() {
+            sysctls.record()?;
+            for SysctlChange { key, during, .. } in &sysctls.changes.0 {
                 sysctl::set_machine(key, during)?;
             }
         }
-        Ok(borrowed)
+        Ok(sysctls)
     }
 
     /// The changes, for the first process of the PID namespace.
@@ -85,6 +85,8 @@ impl TemporarySysctls {
         let written = text.and_then(|text| {
             OpenOptions::new()
                 .write(true)
+                // `create_new` refuses to overwrite the record of another lab, whose values would
+                // be lost.
                 .create_new(true)
                 .mode(0o600)
                 .open(RECORD)?
@@ -135,6 +137,7 @@ impl SysctlChanges {
             key,
             before,
             during,
+            // In reverse order, because a later setting may depend on an earlier one.
         } in self.0.iter().rev()
         {
             if sysctl::read(key).is_ok_and(|now| &now == during)
@@ -180,7 +183,7 @@ mod tests {
 
     const KEY: &str = "net.core.somaxconn";
 
-    fn wanted(values: &[&str]) -> Vec<(String, String)> {
+    fn pairs(values: &[&str]) -> Vec<(String, String)> {
         let pair = |value: &&str| (KEY.to_owned(), (*value).to_owned());
         values.iter().map(pair).collect()
     }
@@ -188,16 +191,16 @@ mod tests {
     #[test]
     fn a_setting_that_has_the_value_already_is_not_changed() {
         let now = sysctl::read(KEY).unwrap();
-        let borrowed = TemporarySysctls::set(&wanted(&[&now, &format!(" {now}\t")])).unwrap();
-        assert_eq!(borrowed.changes, SysctlChanges::default());
+        let sysctls = TemporarySysctls::set(&pairs(&[&now, &format!(" {now}\t")])).unwrap();
+        assert_eq!(sysctls.changes, SysctlChanges::default());
     }
 
     #[test]
     fn hosts_with_different_values_are_refused_and_nothing_changes() {
         let before = sysctl::read(KEY).unwrap();
-        let told = TemporarySysctls::set(&wanted(&["101", "102"])).unwrap_err();
-        assert!(matches!(told, LabError::Usage(_)));
-        assert!(told.to_string().contains("'101' and '102'"), "{told}");
+        let error = TemporarySysctls::set(&pairs(&["101", "102"])).unwrap_err();
+        assert!(matches!(error, LabError::Usage(_)));
+        assert!(error.to_string().contains("'101' and '102'"), "{error}");
         assert_eq!(sysctl::read(KEY).unwrap(), before);
     }
 
@@ -221,10 +224,10 @@ mod tests {
             before: "1".to_owned(),
             during: "2".to_owned(),
         }]);
-        let told = changes.not_root().to_string();
+        let error = changes.not_root().to_string();
         assert!(
-            told.contains("`sudo sysctl -w net.core.rmem_max='2'`"),
-            "{told}"
+            error.contains("`sudo sysctl -w net.core.rmem_max='2'`"),
+            "{error}"
         );
     }
 }

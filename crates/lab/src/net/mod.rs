@@ -93,25 +93,27 @@ pub fn run(request: NetRequest) -> Result<NetOutcome, LabError> {
     let lock = LabLock::acquire(request.wait)?;
     machine_settings::recover()?;
     privilege::acquire()?;
+    // Before the command starts: a shell in it takes the foreground.
     let _foreground = signals::TerminalForeground::remember();
     let signals = CaughtSignals::block_and_watch()?;
     let topology = request.topology;
-    let (namespaces, ports, borrowed) = host::build_hosts(&topology)?;
+    let (namespaces, ports, sysctls) = host::build_hosts(&topology)?;
+    // After `block_and_watch`: the thread of the engine must inherit the blocked signals.
     let engine = Engine::start(&topology, ports)?;
     let start = CommandStart {
         environment: command_environment::variables(&topology, &program),
         program,
         command: &request.command,
         namespaces: &namespaces,
-        changes: borrowed.changes(),
+        changes: sysctls.changes(),
     };
-    let observed = run_command(start, &namespaces, &lock, &signals);
+    let outcome = run_command(start, &namespaces, &lock, &signals);
     // An engine error comes first, because it is the cause of errors of the command.
     let engine_report = engine.stop()?;
-    let (ended, circumstances) = observed?;
+    let (ended, conditions) = outcome?;
     Ok(NetOutcome {
         code: ended.code,
-        report: assessment::assess(engine_report, circumstances),
+        report: assessment::assess(engine_report, conditions),
     })
 }
 
@@ -129,10 +131,10 @@ fn run_command(
     for namespace in namespaces {
         overruns += namespace.overruns()?;
     }
-    let circumstances = RunConditions {
+    let conditions = RunConditions {
         load,
         overruns,
         signal: ended.signal,
     };
-    Ok((ended, circumstances))
+    Ok((ended, conditions))
 }

@@ -31,6 +31,7 @@ impl HostNamespace {
         on_thread(host, || {
             unshare(CloneFlags::CLONE_NEWNET)
                 .map_err(|e| privilege::no_namespace("network", "user.max_net_namespaces", e))?;
+            // The open file keeps the namespace alive after its thread has ended.
             let file = File::open("/proc/thread-self/ns/net")
                 .map_err(|e| LabError::system("cannot open a network namespace", e))?;
             let namespace = Self {

@@ -60,7 +60,7 @@ fn no_user_namespace(error: Errno) -> LabError {
     let switched_off = |key: &str, off: &str| {
         std::fs::read_to_string(Path::new("/proc/sys").join(key)).is_ok_and(|v| v.trim() == off)
     };
-    let way_out = if switched_off("user/max_user_namespaces", "0") {
+    let remedy = if switched_off("user/max_user_namespaces", "0") {
         "user.max_user_namespaces is 0: allow them with `sudo sysctl -w \
          user.max_user_namespaces=10000`, or run as root"
     } else if switched_off("kernel/unprivileged_userns_clone", "0") {
@@ -79,7 +79,7 @@ fn no_user_namespace(error: Errno) -> LabError {
          container with --privileged"
     };
     LabError::Refused(format!(
-        "a network needs root or a user namespace, and the system allows neither ({}): {way_out}",
+        "a network needs root or a user namespace, and the system allows neither ({}): {remedy}",
         error.desc()
     ))
 }
@@ -102,14 +102,14 @@ pub(super) fn no_namespace(kind: &str, limit: &str, error: Errno) -> LabError {
 }
 
 fn check_tun_device() -> Result<(), LabError> {
-    let opened = OpenOptions::new().read(true).write(true).open(TUN_DEVICE);
-    opened
+    let device = OpenOptions::new().read(true).write(true).open(TUN_DEVICE);
+    device
         .map(|_: File| ())
         .map_err(|e| no_tun_device(e.kind(), e))
 }
 
 fn no_tun_device(kind: ErrorKind, error: std::io::Error) -> LabError {
-    let way_out = match (kind, error.raw_os_error().map(Errno::from_raw)) {
+    let remedy = match (kind, error.raw_os_error().map(Errno::from_raw)) {
         (ErrorKind::NotFound, _) => {
             "it does not exist: `sudo modprobe tun`, or `sudo mkdir -p /dev/net && sudo mknod -m \
              666 /dev/net/tun c 10 200`"
@@ -126,7 +126,7 @@ fn no_tun_device(kind: ErrorKind, error: std::io::Error) -> LabError {
         }
         _ => return LabError::system(format!("cannot open {TUN_DEVICE}"), error),
     };
-    LabError::Refused(format!("cannot open {TUN_DEVICE}, {way_out}"))
+    LabError::Refused(format!("cannot open {TUN_DEVICE}, {remedy}"))
 }
 
 #[cfg(test)]
@@ -142,8 +142,8 @@ mod tests {
             (Errno::ENODEV, "modprobe tun"),
         ] {
             let error = std::io::Error::from(errno);
-            let told = no_tun_device(error.kind(), error).to_string();
-            assert!(told.contains(remedy), "{errno}: {told}");
+            let message = no_tun_device(error.kind(), error).to_string();
+            assert!(message.contains(remedy), "{errno}: {message}");
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_error_for_a_reached_limit_names_the_limit() {
-        let told = no_namespace("network", "user.max_net_namespaces", Errno::ENOSPC).to_string();
-        assert!(told.contains("user.max_net_namespaces"), "{told}");
+        let message = no_namespace("network", "user.max_net_namespaces", Errno::ENOSPC).to_string();
+        assert!(message.contains("user.max_net_namespaces"), "{message}");
     }
 }

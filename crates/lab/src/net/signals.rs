@@ -33,6 +33,7 @@ impl CaughtSignals {
     pub(super) fn block_and_watch() -> Result<Self, LabError> {
         let caught = terminating_signals();
         let failed = |e| LabError::system("cannot catch signals", e);
+        // Opened before the signals are blocked: if it fails, the mask is unchanged.
         let descriptor =
             SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
                 .map_err(failed)?;
@@ -47,8 +48,8 @@ impl CaughtSignals {
 
     /// The number of a pending signal, if there is one.
     pub(super) fn next_signal(&self) -> Option<u8> {
-        let come = self.descriptor.read_signal().ok()??;
-        u8::try_from(come.ssi_signo).ok()
+        let signal = self.descriptor.read_signal().ok()??;
+        u8::try_from(signal.ssi_signo).ok()
     }
 }
 
@@ -104,8 +105,8 @@ pub(super) struct TerminalForeground(Option<Pid>);
 impl TerminalForeground {
     pub(super) fn remember() -> Self {
         let group = rustix::process::getpgrp();
-        let in_front = rustix::termios::tcgetpgrp(std::io::stdin()).is_ok_and(|g| g == group);
-        Self(in_front.then_some(group))
+        let is_foreground = rustix::termios::tcgetpgrp(std::io::stdin()).is_ok_and(|g| g == group);
+        Self(is_foreground.then_some(group))
     }
 }
 
@@ -113,11 +114,11 @@ impl Drop for TerminalForeground {
     fn drop(&mut self) {
         let Some(group) = self.0 else { return };
         // A background process that calls tcsetpgrp(3) gets SIGTTOU and stops, unless it is blocked.
-        let quiet = SigSet::from(Signal::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        let previous_mask = SigSet::from(Signal::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
         if let Err(error) = rustix::termios::tcsetpgrp(std::io::stdin(), group) {
             tracing::debug!(%error, "cannot restore the terminal's foreground group");
         }
-        if let Ok(mask) = quiet
+        if let Ok(mask) = previous_mask
             && let Err(error) = mask.thread_set_mask()
         {
             tracing::warn!(%error, "cannot restore the signal mask");

@@ -33,11 +33,13 @@ pub(super) fn set_in_namespace(key: &str, value: &str) -> Result<SysctlScope, La
     let path = path(key)?;
     let file = match open(&path) {
         Ok(file) => file,
+        // Machine-wide settings are missing below a namespace's /proc/sys/net, or not writable.
         Err(Errno::ENOENT | Errno::EACCES) => return Ok(SysctlScope::Machine),
         Err(error) => return Err(refusal(key, value, error)),
     };
     match write(file, value) {
         Ok(()) => {}
+        // Only the initial network namespace may select a restricted one as its default.
         Err(Errno::EPERM) if key == CONGESTION_CONTROL => return Ok(SysctlScope::Restricted),
         Err(error) => return Err(refusal(key, value, error)),
     }
@@ -118,6 +120,7 @@ fn path(key: &str) -> Result<PathBuf, LabError> {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
     };
+    // "..", empty components and other characters could lead to files outside of /proc/sys/net.
     if parts.len() < 2 || parts[0] != "net" || !parts.iter().all(sound) {
         return Err(LabError::Usage(format!(
             "'{key}' is not a network setting; these begin with `net.`, such as net.ipv4.tcp_rmem"
@@ -225,9 +228,9 @@ mod tests {
 
     #[test]
     fn the_error_for_an_unknown_congestion_control_lists_the_known_ones() {
-        let told = refusal(CONGESTION_CONTROL, "warp", Errno::ENOENT).to_string();
+        let message = refusal(CONGESTION_CONTROL, "warp", Errno::ENOENT).to_string();
         let known = read("net.ipv4.tcp_available_congestion_control").unwrap();
-        assert!(told.contains(&known), "{told}");
+        assert!(message.contains(&known), "{message}");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) struct LatenessStats {
 /// Number of deliveries, with their packets and bytes.
 #[derive(Debug, Default, Clone, Copy)]
 struct DeliveryCount {
-    hand_overs: u64,
+    deliveries: u64,
     packets: u64,
     bytes: u64,
 }
@@ -81,6 +81,7 @@ impl LatenessStats {
 
     /// Records a delivery. The lateness of each packet includes its wait for the last one.
     pub(crate) fn record(&mut self, packets: DeliveredBatch) {
+        // Lateness is relative to the last packet: the earlier ones wait for it on purpose.
         let late = packets.at.saturating_sub(packets.last);
         self.all.add(packets);
         if late > self.allowed {
@@ -112,10 +113,10 @@ impl LatenessStats {
 
     /// Reasons why the lateness makes the run invalid; empty if it does not. `name` is the direction.
     pub(crate) fn invalid_reasons(&self, name: &str) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut reasons = Vec::new();
         let late = share(self.late.packets, self.all.packets);
-        if late > LATE_PACKETS && self.late.hand_overs >= FEWEST {
-            found.push(format!(
+        if late > LATE_PACKETS && self.late.deliveries >= FEWEST {
+            reasons.push(format!(
                 "{name}: {:.1} % of the packets were more than {} late (99th percentile {}): \
                  the emulator could not keep up; try a lower rate or a quieter machine",
                 late * 100.0,
@@ -124,8 +125,9 @@ impl LatenessStats {
             ));
         }
         let very_late = share(self.very_late.bytes, self.all.bytes);
-        if found.is_empty() && very_late > VERY_LATE_BYTES && self.very_late.hand_overs >= FEWEST {
-            found.push(format!(
+        if reasons.is_empty() && very_late > VERY_LATE_BYTES && self.very_late.deliveries >= FEWEST
+        {
+            reasons.push(format!(
                 "{name}: {:.1} % of the bytes were more than {} late (maximum {}): \
                  the emulator could not keep up; try a lower rate or a quieter machine",
                 very_late * 100.0,
@@ -133,13 +135,13 @@ impl LatenessStats {
                 show::time(Duration::from_nanos(self.histogram.max())),
             ));
         }
-        found
+        reasons
     }
 }
 
 impl DeliveryCount {
     fn add(&mut self, packets: DeliveredBatch) {
-        self.hand_overs += 1;
+        self.deliveries += 1;
         self.packets += u64::from(packets.packets);
         self.bytes += packets.bytes;
     }
@@ -149,7 +151,7 @@ impl DeliveryCount {
 #[derive(Debug, Default)]
 pub(crate) struct EmulatorLoad {
     /// Start of the current second, and the thread's CPU time at that moment.
-    began: (Duration, Duration),
+    start: (Duration, Duration),
     /// Longest time in this second that a device was never empty.
     backlog: Duration,
     /// Number of seconds in which the thread was overloaded.
@@ -163,8 +165,9 @@ impl EmulatorLoad {
     /// more packets to read. Call it several times per second.
     pub(crate) fn record(&mut self, now: Duration, processor: Duration, backlog: Duration) {
         self.backlog = self.backlog.max(backlog);
-        let (began, before) = self.began;
-        let passed = now.saturating_sub(began);
+        let (start, before) = self.start;
+        let passed = now.saturating_sub(start);
+        // Over less than a second the share of a core would be too noisy.
         if passed < Duration::from_secs(1) {
             return;
         }
@@ -175,7 +178,7 @@ impl EmulatorLoad {
             self.worst.0 = self.worst.0.max(share);
             self.worst.1 = self.worst.1.max(self.backlog);
         }
-        self.began = (now, processor);
+        self.start = (now, processor);
         self.backlog = Duration::ZERO;
     }
 
@@ -227,9 +230,9 @@ mod tests {
         }
     }
 
-    fn lateness(delay: Duration, punctual: u32, late: u32, by: Duration) -> LatenessStats {
+    fn lateness(delay: Duration, on_time: u32, late: u32, by: Duration) -> LatenessStats {
         let mut all = LatenessStats::new(delay).unwrap();
-        (0..punctual).for_each(|_| all.record(packet(Duration::ZERO)));
+        (0..on_time).for_each(|_| all.record(packet(Duration::ZERO)));
         (0..late).for_each(|_| all.record(packet(by)));
         all
     }
@@ -243,9 +246,9 @@ mod tests {
     #[test]
     fn two_percent_late_packets_make_a_run_invalid() {
         let all = lateness(MS, 4900, 100, 2 * MS);
-        let found = all.invalid_reasons("a to b");
-        assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("a to b: 2.0 % of the packets"));
+        let reasons = all.invalid_reasons("a to b");
+        assert_eq!(reasons.len(), 1);
+        assert!(reasons[0].starts_with("a to b: 2.0 % of the packets"));
     }
 
     #[test]
@@ -264,9 +267,9 @@ mod tests {
 
     #[test]
     fn a_small_share_of_very_late_bytes_makes_a_run_invalid() {
-        let found = lateness(MS, 4960, 40, 6 * MS).invalid_reasons("a to b");
-        assert_eq!(found.len(), 1);
-        assert!(found[0].contains("of the bytes"), "{found:?}");
+        let reasons = lateness(MS, 4960, 40, 6 * MS).invalid_reasons("a to b");
+        assert_eq!(reasons.len(), 1);
+        assert!(reasons[0].contains("of the bytes"), "{reasons:?}");
     }
 
     #[test]

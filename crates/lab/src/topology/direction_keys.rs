@@ -42,13 +42,13 @@ impl DirectionKeys {
             reorder: table.reorder.as_ref().map(reorder).transpose()?,
             duplicate: parse_optional("duplicate", &table.duplicate, probability)?,
             corrupt: parse_optional("corrupt", &table.corrupt, probability)?,
-            trace: traced(table, base)?,
+            trace: start_trace(table, base)?,
         };
         Ok(keys)
     }
 
     /// These keys, and those of `general` where a key is missing.
-    pub(super) fn over(self, general: &Self) -> Result<Self, TopologyError> {
+    pub(super) fn with_fallback(self, general: &Self) -> Result<Self, TopologyError> {
         let trace = self.trace.or_else(|| general.trace.clone());
         let replaced = KeysFromTrace::of_trace(trace.as_deref());
         for (key, both) in [
@@ -212,6 +212,7 @@ fn loss(table: &PathTable) -> Result<Option<Loss>, TopologyError> {
         )
         .at(bursts.span())),
         (None, Some(bursts)) => bursty(bursts.get_ref()).map(Some),
+        // A loss of 0 is not "no loss given": it overrides a more general loss.
         (Some(share), None) if share > 0.0 => Ok(Some(Loss::Independent(share))),
         (Some(_), None) => Ok(Some(Loss::Never)),
         (None, None) => Ok(None),
@@ -239,11 +240,11 @@ fn reorder(table: &ReorderTable) -> Result<Reorder, TopologyError> {
 }
 
 /// The trace of a table, rotated to its start time.
-fn traced(table: &PathTable, base: &Path) -> Result<Option<Arc<PathTrace>>, TopologyError> {
-    let begin = parse_optional("trace_start", &table.trace_start, seconds)?;
-    match (&table.trace, begin) {
+fn start_trace(table: &PathTable, base: &Path) -> Result<Option<Arc<PathTrace>>, TopologyError> {
+    let start = parse_optional("trace_start", &table.trace_start, seconds)?;
+    match (&table.trace, start) {
         (Some(name), None) => trace(name, base).map(Some),
-        (Some(name), Some(begin)) => Ok(Some(Arc::new(started(&*trace(name, base)?, begin)?))),
+        (Some(name), Some(start)) => Ok(Some(Arc::new(rotate(&*trace(name, base)?, start)?))),
         (None, Some(_)) => Err(TopologyError::new(
             "trace_start: there is no trace in this table",
         )),
@@ -264,9 +265,10 @@ fn seconds(text: &str) -> Result<u64, TopologyError> {
 
 /// A trace that starts with the point that is valid `begin` seconds after its start. Traces repeat, so
 /// `begin` may exceed the period.
-fn started(trace: &PathTrace, begin: u64) -> Result<PathTrace, TopologyError> {
+fn rotate(trace: &PathTrace, start: u64) -> Result<PathTrace, TopologyError> {
     let (points, period) = (trace.points(), trace.period());
-    let nanoseconds = Duration::from_secs(begin).as_nanos() % period.as_nanos().max(1);
+    let nanoseconds = Duration::from_secs(start).as_nanos() % period.as_nanos().max(1);
+    // A point applies until the next one, so the trace starts within this point's time.
     let first = points.iter().rposition(|p| p.at.as_nanos() <= nanoseconds);
     let first = first.unwrap_or(0);
     let origin = points[first].at;
@@ -285,6 +287,7 @@ fn trace(name: &Spanned<String>, base: &Path) -> Result<Arc<PathTrace>, Topology
     let text = name.get_ref();
     let found = match sim::trace::built_in_trace(text) {
         Some(trace) => Ok(trace),
+        // A file name has no line break, a CSV text has at least one.
         None if text.contains('\n') => parse_trace(text).map(Arc::new),
         None => read_trace(text, base).map(Arc::new),
     };

@@ -114,6 +114,7 @@ impl<'de> Deserialize<'de> for QuantityText {
                 Ok(QuantityText(number.to_string()))
             }
         }
+        // TOML is self-describing, so one key may be a number or a string.
         deserializer.deserialize_any(QuantityVisitor)
     }
 }
@@ -169,6 +170,8 @@ pub(super) fn read_text(path: &Path) -> Result<String, LabError> {
     };
     let file = std::fs::File::open(path).map_err(failed)?;
     let mut text = String::new();
+    // The limit also protects against endless files such as /dev/zero. One byte more detects the
+    // excess.
     file.take(LONGEST + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;

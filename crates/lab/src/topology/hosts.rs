@@ -12,12 +12,12 @@ use super::{LabHost, MOST_HOSTS};
 const LONGEST_NAME: usize = 32;
 
 /// Names that are not allowed, because their variables have another meaning (`LAB_HOSTS`).
-const TAKEN: [&str; 3] = ["hosts", "namespaces", "program"];
+const RESERVED: [&str; 3] = ["hosts", "namespaces", "program"];
 
 /// The hosts of a file; `a` and `b` if it has none.
 pub(super) fn hosts(
     file: &TopologyFile,
-    over: &ParsedNetworkOptions,
+    options: &ParsedNetworkOptions,
 ) -> Result<Vec<LabHost>, TopologyError> {
     let mut common = Vec::new();
     add_table(&mut common, "", &file.sysctl).map_err(|f| f.within("sysctl"))?;
@@ -49,12 +49,13 @@ pub(super) fn hosts(
             congestion_control: congestion.clone(),
         }));
     }
+    // Command-line options apply last, because they override the file.
     for host in &mut hosts {
-        for (key, value) in &over.sysctls {
+        for (key, value) in &options.sysctls {
             insert_or_replace(&mut host.sysctls, key.clone(), value.clone());
         }
-        if over.congestion.is_some() {
-            host.congestion_control.clone_from(&over.congestion);
+        if options.congestion.is_some() {
+            host.congestion_control.clone_from(&options.congestion);
         }
     }
     check_number(hosts.len())?;
@@ -91,17 +92,17 @@ fn add_table(
 
 fn check_name(name: &str) -> Result<(), TopologyError> {
     let shown = name.escape_debug();
-    let fine = name.starts_with(|c: char| c.is_ascii_lowercase())
+    let is_valid = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    if !fine || name.len() > LONGEST_NAME {
+    if !is_valid || name.len() > LONGEST_NAME {
         return Err(TopologyError::new(format!(
             "host '{shown}': a name is at most {LONGEST_NAME} lower-case letters, digits and hyphens, \
              a letter first"
         )));
     }
-    if TAKEN.contains(&name) {
+    if RESERVED.contains(&name) {
         return Err(TopologyError::new(format!(
             "host '{shown}': LAB_{} has another meaning; choose another name",
             name.to_ascii_uppercase()

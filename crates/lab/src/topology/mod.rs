@@ -54,7 +54,7 @@ mod resolve;
 mod tests;
 mod write;
 
-use std::path::Path as FilePath;
+use std::path::Path;
 
 use sim::link::Conditions;
 
@@ -109,7 +109,7 @@ impl Topology {
     ///
     /// # Errors
     /// [`LabError::Usage`] names the line and the remedy; [`LabError::NotFound`]: a trace is missing.
-    pub fn parse(text: &str, base: &FilePath) -> Result<Self, LabError> {
+    pub fn parse(text: &str, base: &Path) -> Result<Self, LabError> {
         Self::parse_with(text, base, &NetworkOptions::default())
     }
 
@@ -117,25 +117,22 @@ impl Topology {
     ///
     /// # Errors
     /// [`LabError::NotFound`]: no such file; otherwise as [`Topology::parse`], with the file's name.
-    pub fn read(path: &FilePath) -> Result<Self, LabError> {
+    pub fn read(path: &Path) -> Result<Self, LabError> {
         Self::from_options(Some(path), &NetworkOptions::default())
     }
 
-    /// The network of a command line: what the file says, or two hosts `a` and `b` on a perfect
-    /// path, with the options of `shorthand` over it for every host and path.
+    /// The topology of a file, or of two hosts `a` and `b` on a perfect path, with command-line options that
+    /// override it for every host and path.
     ///
     /// # Errors
-    /// As [`Topology::parse_options`]; a mistake in an option names the option.
-    pub fn from_options(
-        file: Option<&FilePath>,
-        shorthand: &NetworkOptions,
-    ) -> Result<Self, LabError> {
+    /// As [`Topology::read`]. An error in an option names the option.
+    pub fn from_options(file: Option<&Path>, options: &NetworkOptions) -> Result<Self, LabError> {
         let Some(path) = file else {
-            return Self::parse_with("", FilePath::new(""), shorthand);
+            return Self::parse_with("", Path::new(""), options);
         };
         let text = file::read_text(path)?;
-        let base = path.parent().unwrap_or(FilePath::new(""));
-        Self::parse_with(&text, base, shorthand).map_err(|error| match error {
+        let base = path.parent().unwrap_or(Path::new(""));
+        Self::parse_with(&text, base, options).map_err(|error| match error {
             LabError::Usage(message) if !message.starts_with("--") => {
                 LabError::Usage(format!("{}: {message}", path.display()))
             }
@@ -155,14 +152,10 @@ impl Topology {
         std::net::Ipv4Addr::new(10, 99, 0, last)
     }
 
-    fn parse_with(
-        text: &str,
-        base: &FilePath,
-        shorthand: &NetworkOptions,
-    ) -> Result<Self, LabError> {
-        let over = shorthand.parse_options()?;
+    fn parse_with(text: &str, base: &Path, options: &NetworkOptions) -> Result<Self, LabError> {
+        let parsed = options.parse_options()?;
         TopologyFile::parse(text)
-            .and_then(|file| resolve::topology(&file, base, &over))
+            .and_then(|file| resolve::topology(&file, base, &parsed))
             .map_err(|fault| fault.into_error(text))
     }
 }

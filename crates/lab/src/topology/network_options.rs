@@ -63,7 +63,8 @@ impl NetworkOptions {
             trace: self.trace.clone().map(|name| Spanned::new(0..0, name)),
             ..PathTable::default()
         };
-        let keys = DirectionKeys::read(&table, Path::new(""))?.over(&DirectionKeys::default())?;
+        let keys =
+            DirectionKeys::read(&table, Path::new(""))?.with_fallback(&DirectionKeys::default())?;
         let mut sysctls = Vec::new();
         for text in &self.sysctls {
             let (key, value) = key_and_value(text).map_err(|f| f.within("sysctl"))?;

@@ -48,6 +48,7 @@ impl QueueLength {
                 packets => Ok(Self::Plain(Queue::Packets(packets))),
             };
         }
+        // A plain number is packets, so a size needs a unit to get here.
         match units::size(text) {
             Ok(0) => Err(empty_queue_error()),
             Ok(bytes) => Ok(Self::Plain(Queue::Bytes(bytes))),

@@ -1,7 +1,7 @@
 //! Combines a topology file and the command line to a topology.
 
 use std::collections::BTreeMap;
-use std::path::Path as FilePath;
+use std::path::Path;
 
 use toml::Spanned;
 
@@ -21,10 +21,10 @@ const MTU: (u16, u16, u16) = (1500, 576, 9000);
 /// The topology of a file and command-line options.
 pub(super) fn topology(
     file: &TopologyFile,
-    base: &FilePath,
-    over: &ParsedNetworkOptions,
+    base: &Path,
+    options: &ParsedNetworkOptions,
 ) -> Result<Topology, TopologyError> {
-    let hosts = hosts(file, over)?;
+    let hosts = hosts(file, options)?;
     let mtu = parse_optional("mtu", &file.mtu, mtu)?.unwrap_or(MTU.0);
     let seed = parse_optional("seed", &file.seed, seed)?;
     let default = PathKeys::read(&file.default, base).map_err(|f| f.within("default"))?;
@@ -36,12 +36,15 @@ pub(super) fn topology(
     }
     let mut special = path_overrides(file, &hosts, base)?;
     let mut paths = Vec::new();
-    for one in 0..hosts.len() {
-        for other in one + 1..hosts.len() {
-            let between = (one, other);
-            let sides = special.remove(&between).unwrap_or_default();
-            let path = path(between, &sides, &default, over, mtu).map_err(|fault| {
-                fault.within(&format!("path {}-{}", hosts[one].name, hosts[other].name))
+    for first in 0..hosts.len() {
+        for second in first + 1..hosts.len() {
+            let between = (first, second);
+            let keys = special.remove(&between).unwrap_or_default();
+            let path = path(between, &keys, &default, options, mtu).map_err(|fault| {
+                fault.within(&format!(
+                    "path {}-{}",
+                    hosts[first].name, hosts[second].name
+                ))
             })?;
             paths.push(path);
         }
@@ -49,8 +52,8 @@ pub(super) fn topology(
     Ok(Topology {
         hosts,
         paths,
-        seed: over.seed.or(seed).unwrap_or(SEED),
-        offload: over.offload.or(file.offload).unwrap_or(true),
+        seed: options.seed.or(seed).unwrap_or(SEED),
+        offload: options.offload.or(file.offload).unwrap_or(true),
         mtu,
     })
 }
@@ -64,7 +67,7 @@ struct PathKeys {
 }
 
 impl PathKeys {
-    fn read(table: &PathTable, base: &FilePath) -> Result<Self, TopologyError> {
+    fn read(table: &PathTable, base: &Path) -> Result<Self, TopologyError> {
         Ok(Self {
             both: DirectionKeys::read(table, base)?,
             forward: direction(table.forward.as_deref(), base).map_err(|f| f.within("forward"))?,
@@ -84,7 +87,7 @@ impl PathKeys {
 
 fn direction(
     table: Option<&Spanned<PathTable>>,
-    base: &FilePath,
+    base: &Path,
 ) -> Result<DirectionKeys, TopologyError> {
     let Some(table) = table else {
         return Ok(DirectionKeys::default());
@@ -108,18 +111,19 @@ fn direction(
 fn path_overrides(
     file: &TopologyFile,
     hosts: &[LabHost],
-    base: &FilePath,
+    base: &Path,
 ) -> Result<BTreeMap<(usize, usize), PathKeys>, TopologyError> {
     let mut special = BTreeMap::new();
     for table in &file.paths {
         let ends = ends(table, hosts)?;
-        let sides = PathKeys::read(table.get_ref(), base).map_err(|f| f.at(table.span()))?;
-        let (between, sides) = if ends.0 < ends.1 {
-            (ends, sides)
+        let keys = PathKeys::read(table.get_ref(), base).map_err(|f| f.at(table.span()))?;
+        // Paths are stored with the smaller index first; a table in the other order is reversed.
+        let (between, keys) = if ends.0 < ends.1 {
+            (ends, keys)
         } else {
-            ((ends.1, ends.0), sides.turned())
+            ((ends.1, ends.0), keys.turned())
         };
-        if special.insert(between, sides).is_some() {
+        if special.insert(between, keys).is_some() {
             return Err(TopologyError::new(format!(
                 "between: the path {}-{} has a table already; use one table",
                 hosts[between.0].name, hosts[between.1].name
@@ -138,7 +142,7 @@ fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize),
     };
     let refused =
         |problem: String| TopologyError::new(format!("between: {problem}")).at(between.span());
-    let [one, other] = between.get_ref().as_slice() else {
+    let [first, second] = between.get_ref().as_slice() else {
         return Err(refused("a path has two ends; give two hosts".into()));
     };
     let find = |name: &String| {
@@ -152,9 +156,9 @@ fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize),
             ))
         })
     };
-    let ends = (find(one)?, find(other)?);
+    let ends = (find(first)?, find(second)?);
     if ends.0 == ends.1 {
-        return Err(refused(format!("'{one}' cannot have a path to itself")));
+        return Err(refused(format!("'{first}' cannot have a path to itself")));
     }
     Ok(ends)
 }
@@ -164,23 +168,25 @@ fn path(
     between: (usize, usize),
     special: &PathKeys,
     default: &PathKeys,
-    over: &ParsedNetworkOptions,
+    options: &ParsedNetworkOptions,
     mtu: u16,
 ) -> Result<LabPath, TopologyError> {
     let merged =
         |own: &DirectionKeys, of_default: &DirectionKeys| -> Result<DirectionKeys, TopologyError> {
             let nothing = DirectionKeys::default();
-            let general = default.both.clone().over(&nothing)?;
-            let general = of_default.clone().over(&general)?;
-            let general = special.both.clone().over(&general)?;
-            let general = own.clone().over(&general)?;
-            over.keys
+            let general = default.both.clone().with_fallback(&nothing)?;
+            let general = of_default.clone().with_fallback(&general)?;
+            let general = special.both.clone().with_fallback(&general)?;
+            let general = own.clone().with_fallback(&general)?;
+            options
+                .keys
                 .clone()
-                .over(&general)
+                .with_fallback(&general)
                 .map_err(|f| f.within("command line"))
         };
     let forward = merged(&special.forward, &default.forward)?;
     let back = merged(&special.back, &default.back)?;
+    // The BDP of a queue depends on both directions.
     let rtt = forward.mean_delay() + back.mean_delay();
     Ok(LabPath {
         between,

@@ -20,11 +20,11 @@ pub(super) fn topology(topology: &Topology) -> String {
         "seed = {seed}\noffload = {}\nmtu = {}\n",
         topology.offload, topology.mtu
     );
-    for each in &topology.hosts {
-        host(&mut text, each);
+    for item in &topology.hosts {
+        host(&mut text, item);
     }
-    for each in &topology.paths {
-        path(&mut text, each, &topology.hosts);
+    for item in &topology.paths {
+        path(&mut text, item, &topology.hosts);
     }
     text
 }
@@ -41,8 +41,9 @@ fn host(text: &mut String, host: &LabHost) {
 
 fn path(text: &mut String, path: &LabPath, hosts: &[LabHost]) {
     let name = |index: usize| hosts.get(index).map_or("", |host| &host.name);
-    let (one, other) = (name(path.between.0), name(path.between.1));
-    let _ = writeln!(text, "\n[[paths]]\nbetween = [\"{one}\", \"{other}\"]");
+    let (first, second) = (name(path.between.0), name(path.between.1));
+    let _ = writeln!(text, "\n[[paths]]\nbetween = [\"{first}\", \"{second}\"]");
+    // Equal directions are written once, which keeps common topologies readable.
     if path.forward == path.back {
         direction(text, "", &path.forward);
     } else {

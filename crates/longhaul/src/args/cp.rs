@@ -197,6 +197,7 @@ fn parallelism(text: &str) -> Result<Parallelism, String> {
 }
 
 fn streams(text: &str) -> Option<u32> {
+    // More streams than 256 gain nothing and exhaust the connection limits of servers.
     text.parse().ok().filter(|n| (1..=256).contains(n))
 }
 
@@ -214,6 +215,7 @@ const CONGESTION_NAME_MAX: usize = 16;
 /// Parses `--cc`.
 pub(crate) fn congestion(text: &str) -> Result<CongestionChoice, String> {
     let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    // The name is sent in OPTS TUNE, so it must not contain separators of that command.
     if text.is_empty() || text.len() >= CONGESTION_NAME_MAX || !text.chars().all(name) {
         return Err("use auto, system or a name such as bbr".into());
     }
@@ -277,6 +279,7 @@ pub(crate) fn algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
 fn concurrency(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
+        // Each file has its own session; servers commonly limit sessions per address.
         .filter(|n| (1..=64).contains(n))
         .ok_or_else(|| "use a number from 1 to 64".into())
 }
@@ -286,6 +289,8 @@ pub(crate) fn block(text: &str) -> Result<usize, String> {
     let bytes = units::size(text).map_err(|error| error.to_string())?;
     usize::try_from(bytes)
         .ok()
+        // Smaller blocks waste time on headers and system calls; larger ones delay the end of a
+        // stream and take memory for each one.
         .filter(|b| (64 << 10..=64 << 20).contains(b))
         .ok_or_else(|| "use a size from 64Ki to 64Mi".into())
 }

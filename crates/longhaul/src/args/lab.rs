@@ -112,7 +112,7 @@ pub(crate) struct NetArgs {
 impl NetArgs {
     /// The network that the flags and the topology file describe.
     pub(crate) fn topology(&self) -> Result<lab::topology::Topology, lab::LabError> {
-        let shorthand = NetworkOptions {
+        let options = NetworkOptions {
             rtt: self.rtt.clone(),
             rate: self.rate.clone(),
             loss: self.loss.clone(),
@@ -123,7 +123,7 @@ impl NetArgs {
             seed: self.seed,
             offload: self.no_offload.then_some(false),
         };
-        lab::topology::Topology::from_options(self.topology.as_deref(), &shorthand)
+        lab::topology::Topology::from_options(self.topology.as_deref(), &options)
     }
 }
 
@@ -211,6 +211,8 @@ impl RunArgs {
     /// [`lab::LabError::Usage`]: an option that is not valid with `all`, or only with `all`.
     pub(crate) fn request(&self) -> Result<RunRequest, lab::LabError> {
         let refused = |what: &str| Err(lab::LabError::Usage(what.to_owned()));
+        // Experiments have different axes and programs, so these options cannot apply to all of
+        // them.
         if self.is_all() && !(self.only.is_empty() && self.programs.is_empty()) {
             return refused("--only and --program are for one experiment, not for `all`");
         }

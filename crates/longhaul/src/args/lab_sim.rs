@@ -102,6 +102,7 @@ impl SimArgs {
     /// Runs the simulation and prints its table; returns the exit code.
     pub(crate) fn run(self) -> Result<u8, LabError> {
         let format = self.format;
+        // The request has a default seed, so an explicit one must be noted before.
         let seeded = self.seed.is_some();
         let request = SimRequest::from_shorthand(&self.shorthand())?;
         if seeded && !request.is_random() {

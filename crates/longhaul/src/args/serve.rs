@@ -159,7 +159,10 @@ impl ServeArgs {
                 .map_err(|error| error.to_string())?
                 .apply(&mut config);
         }
+        // `self` is kept for the next SIGHUP, which combines file and flags again.
         self.clone().apply(&mut config);
+        // Refused at the start: otherwise the administrator would learn it from the first failed
+        // login.
         if config.anonymous.is_none() && config.users.is_none() {
             return Err(
                 "nobody could log in; give --anonymous ro, --anonymous rw, or --users FILE (created \
@@ -204,6 +207,7 @@ impl ServeArgs {
                 ThirdPartyArg::None => ThirdPartyPolicy::None,
             }),
         );
+        // The flag has no value, so it can only switch the setting on.
         config.foreign_data_addresses |= self.foreign_data_addresses;
         let anonymous = self.anonymous.map(|choice| match choice {
             AnonymousArg::Ro => Anonymous::Ro,

@@ -29,6 +29,7 @@ pub(crate) fn positive_rate(text: &str) -> Result<Rate, String> {
 
 /// Parses a rate in bits per second; returns bytes per second, at least 1.
 pub(crate) fn bytes_per_second(text: &str) -> Result<u64, String> {
+    // A rate below 8 bit/s would become 0 bytes per second, which never ends.
     positive_rate(text).map(|rate| (rate.as_bits_per_second() / 8).max(1))
 }
 
@@ -72,6 +73,7 @@ pub(crate) fn port_range(text: &str) -> Result<(u16, u16), String> {
         .split_once('-')
         .and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     match parsed {
+        // Port 0 means "any port" to bind(2), so it cannot be part of a range.
         Some((low, high)) if low > 0 && low <= high => Ok((low, high)),
         _ => Err(format!(
             "'{text}' is not a range of ports such as 50000-50100"

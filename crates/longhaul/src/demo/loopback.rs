@@ -55,24 +55,25 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
         "copy", "seconds", "rate"
     ))?;
     let mut rates = Vec::new();
-    let mut whys = Vec::new();
-    for (what, arguments) in steps {
+    let mut bottlenecks = Vec::new();
+    // The steps reuse files of earlier ones, so they run in this order and not in parallel.
+    for (name, arguments) in steps {
         // Write-back of an earlier copy would slow this one down and distort the comparison.
         sync_files(&[&from, &to, &here])?;
-        let summary = copy(arguments).with_context(|| format!("'{what}' failed"))?;
+        let summary = copy(arguments).with_context(|| format!("'{name}' failed"))?;
         let rate = summary["goodput_bps"].as_f64().unwrap_or(0.0);
         print_line(&format!(
-            "{what:28} {:9.2} {:>13}  {}",
+            "{name:28} {:9.2} {:>13}  {}",
             summary["seconds"].as_f64().unwrap_or(0.0),
             show::rate(rate),
             summary["verified"].as_str().unwrap_or("?"),
         ))?;
         rates.push(rate);
-        whys.push((what, summary["why"].as_str().unwrap_or_default().to_owned()));
+        bottlenecks.push((name, summary["why"].as_str().unwrap_or_default().to_owned()));
     }
     print_line("\nBottlenecks:")?;
-    for (what, why) in whys {
-        print_line(&format!("  {what}: {why}"))?;
+    for (name, why) in bottlenecks {
+        print_line(&format!("  {name}: {why}"))?;
     }
     print_explanation(rates[0], rates[1])
 }

@@ -52,6 +52,7 @@ impl DemoFolder {
         let root = parent.join(format!("longhaul-demo-{}", std::process::id()));
         std::fs::create_dir(&root)
             .with_context(|| format!("cannot create {}; try --dir DIR", root.display()))?;
+        // Absolute, so that the processes of the demo do not depend on their working directory.
         let root = root.canonicalize()?;
         Ok(Self { root })
     }
@@ -102,6 +103,7 @@ impl DemoServer {
             .args(["serve", "--listen", &format!("{address}:0")])
             .args(["--anonymous", "rw", "--root"])
             .arg(root)
+            // Log lines of the servers would disturb the table.
             .env("RUST_LOG", "error")
             .stdout(Stdio::piped())
             .spawn()
@@ -116,6 +118,7 @@ impl DemoServer {
                 child,
             }),
             None => {
+                // The server has ended and printed the reason on standard error; reap it.
                 let _ = child.wait();
                 bail!("the server did not start");
             }
@@ -141,6 +144,7 @@ fn write_random(path: &Path, size: u64) -> Result<()> {
     let mut block = vec![0u8; 1 << 20];
     let mut left = size;
     while left > 0 {
+        // Each block is different, so that nothing can deduplicate them.
         numbers.fill(&mut block);
         let n = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
         file.write_all(&block[..n])

@@ -36,6 +36,7 @@ pub(super) const RESULT_FILE: &str = "last-line";
     reason = "positive, and the cast saturates"
 )]
 fn stock_bytes(rtt: Duration) -> u64 {
+    // At least 1 ms: --rtt may be 0.
     let pace = STOCK_WINDOW_BYTES / rtt.as_secs_f64().max(0.001);
     ((pace * STOCK_SECONDS) as u64).max(1_000_000)
 }
@@ -56,27 +57,30 @@ pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
         .context("the demo's file is gone")?
         .len();
     let stock_part = size.min(stock_bytes(rtt));
+    // Each copy has its own server, path and client host, so that they do not compete.
     let stock_server = DemoServer::start(&served, Some(&DemoHost::named("b")?))?;
     let server = DemoServer::start(&served, Some(&DemoHost::named("d")?))?;
     let to = |name: &str| place.join(name).display().to_string();
-    let (events, heard) = mpsc::channel();
+    let (events, events_received) = mpsc::channel();
     let part = stock_part.to_string();
     let (stock_url, url) = (stock_server.url("big.dat"), server.url("big.dat"));
     let (stock_copy, copy) = (to("stock.dat"), to("longhaul.dat"));
+    // The settings of stock FTP: one stream in MODE S with a 64 KB window, without a checksum.
     let mut stock = vec!["-p", "1", "--mode", "s", "--verify", "none"];
     stock.extend(["--buffer", STOCK_WINDOW, "--length", &part]);
     stock.extend([stock_url.as_str(), &stock_copy]);
-    let tuned = [url.as_str(), &copy];
-    let mut lanes = [
+    let longhaul = [url.as_str(), &copy];
+    let mut copies = [
         RaceCopy::start(0, "stock FTP", "a", &stock, stock_part, &events)?,
-        RaceCopy::start(1, "longhaul", "c", &tuned, size, &events)?,
+        RaceCopy::start(1, "longhaul", "c", &longhaul, size, &events)?,
     ];
+    // Without this sender `show_progress` sees a disconnect when both reader threads have ended.
     drop(events);
-    show_progress(&mut lanes, &heard)?;
-    for lane in &mut lanes {
-        lane.wait()?;
+    show_progress(&mut copies, &events_received)?;
+    for copy in &mut copies {
+        copy.wait()?;
     }
-    let last_line = print_result(&lanes[0], &lanes[1], size)?;
+    let last_line = print_result(&copies[0], &copies[1], size)?;
     std::fs::write(place.join(RESULT_FILE), last_line).context("cannot keep the result")?;
     Ok(Exit::Done)
 }
@@ -152,34 +156,37 @@ impl Drop for RaceCopy {
 }
 
 /// Shows the progress of both copies until both have ended.
-fn show_progress(lanes: &mut [RaceCopy; 2], heard: &mpsc::Receiver<(usize, Value)>) -> Result<()> {
-    let display = RaceDisplay::new(lanes);
+fn show_progress(
+    copies: &mut [RaceCopy; 2],
+    events_received: &mpsc::Receiver<(usize, Value)>,
+) -> Result<()> {
+    let display = RaceDisplay::new(copies);
     let start = Instant::now();
     let mut next_line = LINE_EVERY;
     loop {
-        match heard.recv_timeout(Duration::from_millis(200)) {
-            Ok((number, event)) => lanes[number].handle_event(event),
+        match events_received.recv_timeout(Duration::from_millis(200)) {
+            Ok((number, event)) => copies[number].handle_event(event),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         let seconds = start.elapsed();
         match &display {
             RaceDisplay::Bars(bars) => {
-                for (bar, lane) in bars.iter().zip(lanes.iter()) {
-                    bar.set_position(lane.bytes);
-                    bar.set_message(progress_text(lane, seconds));
+                for (bar, copy) in bars.iter().zip(copies.iter()) {
+                    bar.set_position(copy.bytes);
+                    bar.set_message(progress_text(copy, seconds));
                 }
             }
             RaceDisplay::Lines if seconds >= next_line => {
                 next_line = seconds + LINE_EVERY;
-                let [stock, tuned] = lanes;
+                let [stock, longhaul] = copies;
                 print_line(&format!(
                     "{:4.0} s   {}: {}   {}: {}",
                     seconds.as_secs_f64(),
                     stock.name,
                     progress_text(stock, seconds),
-                    tuned.name,
-                    progress_text(tuned, seconds)
+                    longhaul.name,
+                    progress_text(longhaul, seconds)
                 ))?;
             }
             RaceDisplay::Lines => {}
@@ -193,13 +200,13 @@ fn show_progress(lanes: &mut [RaceCopy; 2], heard: &mpsc::Receiver<(usize, Value
 
 /// Bytes so far, and the mean rate; after the end, the goodput of the summary.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn progress_text(lane: &RaceCopy, elapsed: Duration) -> String {
-    let rate = match &lane.summary {
-        Some(_) => lane.rate(),
-        None => lane.bytes as f64 * 8.0 / elapsed.as_secs_f64().max(0.001),
+fn progress_text(copy: &RaceCopy, elapsed: Duration) -> String {
+    let rate = match &copy.summary {
+        Some(_) => copy.rate(),
+        None => copy.bytes as f64 * 8.0 / elapsed.as_secs_f64().max(0.001),
     };
-    let done = if lane.summary.is_some() { ", done" } else { "" };
-    format!("{}, {}{done}", show::bytes(lane.bytes), show::rate(rate))
+    let done = if copy.summary.is_some() { ", done" } else { "" };
+    format!("{}, {}{done}", show::bytes(copy.bytes), show::rate(rate))
 }
 
 /// How progress is shown: two bars on a terminal, lines elsewhere.
@@ -209,18 +216,19 @@ enum RaceDisplay {
 }
 
 impl RaceDisplay {
-    fn new(lanes: &[RaceCopy; 2]) -> Self {
+    fn new(copies: &[RaceCopy; 2]) -> Self {
+        // Bars are drawn on standard error, so that standard output has only the result.
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
         }
         let all = MultiProgress::new();
         Self::Bars(std::array::from_fn(|i| {
-            let bar = all.add(ProgressBar::new(lanes[i].total));
+            let bar = all.add(ProgressBar::new(copies[i].total));
             let style = ProgressStyle::with_template("{prefix:>10} {bar:30} {msg}");
             if let Ok(style) = style {
                 bar.set_style(style.progress_chars("=> "));
             }
-            bar.set_prefix(lanes[i].name);
+            bar.set_prefix(copies[i].name);
             bar
         }))
     }
@@ -228,8 +236,8 @@ impl RaceDisplay {
 
 /// Prints the result of both copies, and returns the result line. The part outside the lab prints
 /// that line, because only it knows whether the run is valid.
-fn print_result(stock: &RaceCopy, tuned: &RaceCopy, size: u64) -> Result<String> {
-    let (slow, fast) = (stock.rate(), tuned.rate());
+fn print_result(stock: &RaceCopy, longhaul: &RaceCopy, size: u64) -> Result<String> {
+    let (slow, fast) = (stock.rate(), longhaul.rate());
     if slow <= 0.0 || fast <= 0.0 {
         bail!("a copy did not report its rate");
     }
@@ -242,10 +250,10 @@ fn print_result(stock: &RaceCopy, tuned: &RaceCopy, size: u64) -> Result<String>
         stock.summary_field("seconds").as_f64().unwrap_or(0.0),
         (whole / 60.0).floor(),
         whole % 60.0,
-        tuned.summary_field("seconds").as_f64().unwrap_or(0.0),
-        tuned.summary_field("streams_max"),
-        tuned.summary_field("verified").as_str().unwrap_or("?"),
-        tuned.summary_field("why").as_str().unwrap_or_default(),
+        longhaul.summary_field("seconds").as_f64().unwrap_or(0.0),
+        longhaul.summary_field("streams_max"),
+        longhaul.summary_field("verified").as_str().unwrap_or("?"),
+        longhaul.summary_field("why").as_str().unwrap_or_default(),
     ))?;
     let cause = match stock.summary_field("limited_by").as_str() {
         Some("receive window") => "its 64 KB receive window".to_owned(),

@@ -42,8 +42,8 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
             return Ok(Exit::Usage);
         }
     };
-    let place = DemoFolder::create(args.dir.as_deref())?;
-    let served = place.root.join("served");
+    let folder = DemoFolder::create(args.dir.as_deref())?;
+    let served = folder.root.join("served");
     std::fs::create_dir(&served).with_context(|| format!("cannot make {}", served.display()))?;
     print_line(&format!(
         "longhaul demo: stock FTP and longhaul copy a file of {} at the same time, each over its own\n\
@@ -55,20 +55,24 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     write_random(&served.join("big.dat"), size)?;
     let outcome = lab::net::run(NetRequest {
         topology,
-        command: race_command(&place.root, &args.rtt)?,
+        command: race_command(&folder.root, &args.rtt)?,
+        // The demo waits for another lab instead of failing.
         wait: Some(crate::lab::report_lab_wait),
     })
     .map_err(|error| match error {
+        // Only a missing privilege leads to loopback; other errors are defects that must be
+        // visible.
         LabError::Refused(_) => DemoError::NoNetwork(error),
         other => DemoError::Other(anyhow!("{other}")),
     })?;
     match outcome.code {
         0 => {
-            let line = std::fs::read_to_string(place.root.join(race::RESULT_FILE))
+            let line = std::fs::read_to_string(folder.root.join(race::RESULT_FILE))
                 .context("the copies left no result")?;
             print_result_line(&line, outcome.report.invalid.last())?;
             Ok(Exit::Done)
         }
+        // 128 + SIGINT and 128 + SIGTERM.
         130 | 143 => Ok(Exit::Interrupted),
         _ => Ok(Exit::Local),
     }
@@ -86,6 +90,7 @@ fn print_result_line(line: &str, invalid: Option<&String>) -> std::io::Result<()
 
 /// Two separate paths, each with its own bottleneck: a and b for stock FTP, c and d for longhaul.
 fn topology(args: &DemoArgs) -> Result<Topology, LabError> {
+    // Stock systems use cubic. Pinning it makes results comparable between machines.
     let congestion = if may_set_cubic() {
         "cc = \"cubic\"\n"
     } else {
@@ -106,13 +111,13 @@ fn may_set_cubic() -> bool {
             .is_ok_and(|allowed| allowed.split_whitespace().any(|name| name == "cubic"))
 }
 
-fn race_command(place: &Path, rtt: &str) -> std::io::Result<Vec<OsString>> {
+fn race_command(folder: &Path, rtt: &str) -> std::io::Result<Vec<OsString>> {
     Ok(vec![
         std::env::current_exe()?.into_os_string(),
         "demo".into(),
         "--rtt".into(),
         rtt.into(),
         "--inside".into(),
-        place.into(),
+        folder.into(),
     ])
 }

@@ -30,11 +30,13 @@ impl SmoothedRate {
         let now = std::time::Instant::now();
         if let Some((then, before)) = self.last {
             let seconds = now.duration_since(then).as_secs_f64();
+            // A rate over a shorter time would be mostly noise.
             if seconds < 0.05 {
                 return self.bytes_per_second;
             }
             #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
             let rate = total.saturating_sub(before) as f64 / seconds;
+            // The first rate starts the average; otherwise it would rise slowly from 0.
             self.bytes_per_second = if self.bytes_per_second == 0.0 {
                 rate
             } else {
@@ -49,6 +51,7 @@ impl SmoothedRate {
 impl BarObserver {
     pub(super) fn new() -> Self {
         let bar = Self::with_bar(ProgressBar::new(0));
+        // The bar moves even if no progress event arrives, which shows that the program is alive.
         bar.bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
@@ -115,6 +118,7 @@ fn time_left(seconds: u64) -> String {
 impl CopyObserver for BarObserver {
     fn on_event(&self, event: CopyEvent) {
         if let Some(line) = event_message(&event) {
+            // Suspended, so that the message does not overwrite the bar.
             self.bar.suspend(|| super::print_to_stderr(&line));
         }
         match event {
@@ -142,6 +146,7 @@ impl CopyObserver for BarObserver {
 
 impl Drop for BarObserver {
     fn drop(&mut self) {
+        // The summary follows and contains everything that the bar showed.
         self.bar.finish_and_clear();
     }
 }

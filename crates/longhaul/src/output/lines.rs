@@ -39,17 +39,18 @@ impl LineObserver {
             return;
         };
         let elapsed = state.since.elapsed();
+        // Progress events arrive several times per second; a log file needs only a few lines.
         if elapsed < PERIOD {
             return;
         }
         #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
         let rate = bytes.saturating_sub(state.bytes_then) as f64 * 8.0 / elapsed.as_secs_f64();
-        let of = match state.planned {
+        let total = match state.planned {
             0 => String::new(),
             planned => format!(" of {}", show::bytes(planned)),
         };
         print_to_stderr(&format!(
-            "{}{of}, {}{wire}",
+            "{}{total}, {}{wire}",
             show::bytes(safe),
             show::rate(rate)
         ));

@@ -27,6 +27,8 @@ impl<W> LogWriter<W> {
 
 impl<W: Write> Write for LogWriter<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        // Only the final line end is kept; any other one is escaped, so that an event stays one
+        // line.
         let line = event.strip_suffix(b"\n").unwrap_or(event);
         let shown = match (self.form, str::from_utf8(line)) {
             (LogEscaping::Json, Ok(json)) => printable_json(json),
@@ -34,6 +36,7 @@ impl<W: Write> Write for LogWriter<W> {
         };
         let end = if line.len() < event.len() { "\n" } else { "" };
         self.out.write_all(format!("{shown}{end}").as_bytes())?;
+        // The length of the input, because escapes make the output longer.
         Ok(event.len())
     }
 

@@ -65,6 +65,7 @@ fn summary_line(s: &CopySummary) -> String {
     if s.kept > 0 {
         text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
     }
+    // `skipped` includes the kept files, which were counted above.
     if s.skipped > s.kept {
         text.push_str(&format!("; {} skipped", s.skipped - s.kept));
     }

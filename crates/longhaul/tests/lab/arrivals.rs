@@ -72,8 +72,8 @@ pub(crate) fn count_overtaken(arrivals: &[DatagramArrival]) -> usize {
 
 /// The sequence numbers below `count` that did not arrive.
 pub(crate) fn missing_numbers(arrivals: &[DatagramArrival], count: u64) -> Vec<u64> {
-    let come: BTreeSet<u64> = arrivals.iter().map(|a| a.sequence).collect();
-    (0..count).filter(|n| !come.contains(n)).collect()
+    let arrived: BTreeSet<u64> = arrivals.iter().map(|a| a.sequence).collect();
+    (0..count).filter(|n| !arrived.contains(n)).collect()
 }
 
 /// Lengths of runs of consecutive numbers.

@@ -101,25 +101,25 @@ impl RunningLab {
             while [ ! -e seen ]; do sleep 0.02; done
             {last}"
         );
-        let changed = setting_before + 4096;
-        let mut lasting = Self {
-            lab: Self::spawn(directory.path(), changed, &script),
+        let new_value = setting_before + 4096;
+        let mut lab = Self {
+            lab: Self::spawn(directory.path(), new_value, &script),
             mark,
             namespaces: Vec::new(),
             setting_before,
             mounts_before,
             directory,
         };
-        lasting.wait_until_started(changed);
-        lasting
+        lab.wait_until_started(new_value);
+        lab
     }
 
-    fn spawn(place: &Path, changed: u64, script: &str) -> Child {
+    fn spawn(place: &Path, new_value: u64, script: &str) -> Child {
         // In the background of a script SIGINT is ignored, under nohup(1) SIGHUP; children inherit that.
         Command::new("env")
             .args(["--default-signal=INT,TERM,HUP", LONGHAUL])
             .args(["lab", "net", "--wait", "--quiet", "--rtt", "10ms"])
-            .args(["--sysctl", &format!("net.core.rmem_max={changed}")])
+            .args(["--sysctl", &format!("net.core.rmem_max={new_value}")])
             .args(["--", "sh", "-c", script])
             .current_dir(place)
             .stdin(Stdio::null())
@@ -130,7 +130,7 @@ impl RunningLab {
     }
 
     /// Waits until all processes run, checks the setting, and lets the command continue.
-    fn wait_until_started(&mut self, changed: u64) {
+    fn wait_until_started(&mut self, new_value: u64) {
         let place = self.directory.path();
         let ready = place.join("ready");
         wait_until("the lab is ready", || ready.exists());
@@ -139,7 +139,7 @@ impl RunningLab {
         });
         let text = read(&ready);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[2].parse(), Ok(changed), "{MACHINE} in the lab");
+        assert_eq!(lines[2].parse(), Ok(new_value), "{MACHINE} in the lab");
         self.namespaces = lines[..2].iter().map(PathBuf::from).collect();
         File::create(place.join("seen")).unwrap();
     }
@@ -173,11 +173,11 @@ impl RunningLab {
             Vec::<PathBuf>::new(),
             "are left"
         );
-        let inside = |process: &PathBuf| {
+        let is_in_lab = |process: &PathBuf| {
             std::fs::read_link(process.join("ns/net"))
                 .is_ok_and(|namespace| self.namespaces.contains(&namespace))
         };
-        let inhabitants: Vec<_> = processes().filter(inside).collect();
+        let inhabitants: Vec<_> = processes().filter(is_in_lab).collect();
         assert_eq!(
             inhabitants,
             Vec::<PathBuf>::new(),

@@ -22,16 +22,23 @@ fn rates(line: &str) -> (f64, f64, f64) {
 
 /// Output of the first valid run of three; `None` if the machine was too busy for all of them. In an
 /// invalid run the demo must not print a ratio.
-fn told(place: &str) -> Option<String> {
+fn output_text(place: &str) -> Option<String> {
     for _ in 0..3 {
         // Stock FTP would need much longer for a larger file.
         let output = longhaul(&["demo", "--size", "8M", "--dir", place]);
-        let told = stdout(&output);
-        assert!(output.status.success(), "{told}\n{}", stderr(&output));
-        if !told.contains("No result, since this machine was too busy") {
-            return Some(told);
+        let output_text = stdout(&output);
+        assert!(
+            output.status.success(),
+            "{output_text}\n{}",
+            stderr(&output)
+        );
+        if !output_text.contains("No result, since this machine was too busy") {
+            return Some(output_text);
         }
-        assert!(!told.contains("stock was limited by"), "{told}");
+        assert!(
+            !output_text.contains("stock was limited by"),
+            "{output_text}"
+        );
     }
     None
 }
@@ -43,22 +50,25 @@ fn the_demo_compares_stock_ftp_with_longhaul_over_a_long_path() {
     };
     let directory = directory();
     let place = directory.path().to_str().unwrap();
-    let Some(told) = told(place) else {
+    let Some(output_text) = output_text(place) else {
         return;
     };
-    let last = told.lines().last().unwrap();
+    let last = output_text.lines().last().unwrap();
     assert!(
         last.ends_with("limited by its 64 KB receive window)"),
-        "{told}"
+        "{output_text}"
     );
     let progress = |line: &&str| line.contains(" s   stock FTP: ") && line.contains("longhaul: ");
-    assert!(told.lines().any(|line| progress(&line)), "{told}");
+    assert!(
+        output_text.lines().any(|line| progress(&line)),
+        "{output_text}"
+    );
     let (stock, longhaul, times) = rates(last);
-    assert!(stock > 0.0 && longhaul > stock, "{told}");
+    assert!(stock > 0.0 && longhaul > stock, "{output_text}");
     // All three numbers are rounded.
     assert!(
         (times - longhaul / stock).abs() <= 0.6 + 0.05 * times,
-        "{told}"
+        "{output_text}"
     );
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 0, "files are left");
@@ -75,11 +85,15 @@ fn without_a_network_the_demo_says_why_and_uses_loopback() {
         TunDeviceState::Closed,
         "$LONGHAUL demo --size 20M --dir \"$PWD\"",
     );
-    let told = stdout(&output);
-    assert!(output.status.success(), "{told}\n{}", stderr(&output));
+    let output_text = stdout(&output);
     assert!(
-        told.contains("/dev/net/tun") && told.contains("loopback"),
-        "{told}"
+        output.status.success(),
+        "{output_text}\n{}",
+        stderr(&output)
+    );
+    assert!(
+        output_text.contains("/dev/net/tun") && output_text.contains("loopback"),
+        "{output_text}"
     );
     let left = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(left, 0, "files are left");

@@ -98,20 +98,20 @@ pub(crate) struct LabScriptRun {
 
 impl<'t> TestLab<'t> {
     /// A lab with these options of `lab net`.
-    pub(crate) fn new(turn: &'t LabTestGuard, options: &[&str]) -> Self {
+    pub(crate) fn new(guard: &'t LabTestGuard, options: &[&str]) -> Self {
         Self {
             options: options.iter().map(ToString::to_string).collect(),
             topology: None,
             files: Vec::new(),
-            _turn: turn,
+            _turn: guard,
         }
     }
 
     /// A lab with a topology file of this text.
-    pub(crate) fn topology(turn: &'t LabTestGuard, text: &str) -> Self {
+    pub(crate) fn topology(guard: &'t LabTestGuard, text: &str) -> Self {
         Self {
             topology: Some(text.to_owned()),
-            ..Self::new(turn, &[])
+            ..Self::new(guard, &[])
         }
     }
 
@@ -124,7 +124,7 @@ impl<'t> TestLab<'t> {
     /// Runs a shell script, which must succeed, and checks its results with `look`. If the check fails
     /// and the lab reports the run as invalid, the run is repeated. If the run was valid, the test fails.
     pub(crate) fn check<T>(&self, script: &str, look: impl Fn(&LabScriptRun) -> T) -> T {
-        let mut spoilt = Vec::new();
+        let mut invalid_runs = Vec::new();
         loop {
             let run = self.run_to_any_end(script);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -138,10 +138,10 @@ impl<'t> TestLab<'t> {
             if run.report.invalid.is_empty() {
                 resume_unwind(failure);
             }
-            spoilt.push(run.report.invalid.join("; "));
+            invalid_runs.push(run.report.invalid.join("; "));
             assert!(
-                spoilt.len() < ATTEMPTS,
-                "{ATTEMPTS} runs failed, and all of them were invalid: {spoilt:#?}"
+                invalid_runs.len() < ATTEMPTS,
+                "{ATTEMPTS} runs failed, and all of them were invalid: {invalid_runs:#?}"
             );
             std::thread::sleep(PAUSE);
         }
@@ -157,24 +157,24 @@ impl<'t> TestLab<'t> {
     /// Runs a shell script to its end, with any exit code.
     pub(crate) fn run_to_any_end(&self, script: &str) -> LabScriptRun {
         let directory = directory();
-        let place = directory.path();
+        let directory_path = directory.path();
         for (name, text) in &self.files {
-            std::fs::write(place.join(name), text).unwrap();
+            std::fs::write(directory_path.join(name), text).unwrap();
         }
         let mut command = Command::new(LONGHAUL);
         command.args(["lab", "net", "--wait", "--report", "report.json"]);
         if let Some(text) = &self.topology {
-            std::fs::write(place.join("topology.toml"), text).unwrap();
+            std::fs::write(directory_path.join("topology.toml"), text).unwrap();
             command.args(["--topology", "topology.toml"]);
         }
         command
             .args(&self.options)
             .args(["--", "sh", "-c", &format!("{PRELUDE}\n{script}")])
             .env("TEST_PROGRAM", std::env::current_exe().unwrap())
-            .current_dir(place)
+            .current_dir(directory_path)
             .stdin(Stdio::null());
         let output = command.output().unwrap();
-        let text = std::fs::read_to_string(place.join("report.json")).unwrap_or_default();
+        let text = std::fs::read_to_string(directory_path.join("report.json")).unwrap_or_default();
         let report = serde_json::from_str(&text)
             .unwrap_or_else(|e| panic!("no report ({e}): {text}\n{}", stderr(&output)));
         LabScriptRun {

@@ -32,7 +32,7 @@ back.delay = "25ms"
 "#;
 
 /// Minimum round-trip time in the output of ping(8), milliseconds.
-fn least(ping: &str) -> f64 {
+fn min_rtt(ping: &str) -> f64 {
     let (_, figures) = ping.split_once(" = ").unwrap_or_else(|| panic!("{ping}"));
     figures.split('/').next().unwrap().parse().unwrap()
 }
@@ -76,7 +76,7 @@ fn assert_addresses_and_settings(run: &LabScriptRun) {
 
 fn assert_paths(run: &LabScriptRun) {
     for (pair, rtt) in [("ab", 10.0), ("ac", 60.0), ("cb", 30.0)] {
-        let found = least(&run.text(pair));
+        let found = min_rtt(&run.text(pair));
         assert!((rtt..rtt + 2.0).contains(&found), "{pair}: {found} ms");
     }
     // No packet took the path of another pair.

@@ -21,7 +21,7 @@ fn lost(lab: &TestLab<'_>) -> Vec<u64> {
     })
 }
 
-fn loses(share: &str, probability: f64) {
+fn check_loss(share: &str, probability: f64) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -36,12 +36,12 @@ fn loses(share: &str, probability: f64) {
 
 #[test]
 fn loss_of_1_percent_is_binomial_and_independent() {
-    loses("1%", 0.01);
+    check_loss("1%", 0.01);
 }
 
 #[test]
 fn loss_of_10_percent_is_binomial_and_independent() {
-    loses("10%", 0.1);
+    check_loss("10%", 0.1);
 }
 
 #[test]

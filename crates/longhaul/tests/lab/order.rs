@@ -60,16 +60,16 @@ fn reorder_delays_the_configured_share_of_packets() {
     TestLab::topology(&turn, topology).check(&script(COUNT, 100), |run| {
         let arrivals = run.arrivals();
         assert_eq!(arrivals.len() as u64, COUNT);
-        let held = run.direction("a", "b").reordered;
-        assert_binomial("held back", held, COUNT, 0.05);
+        let delayed = run.direction("a", "b").reordered;
+        assert_binomial("held back", delayed, COUNT, 0.05);
         let late = arrivals.iter().filter(|a| a.delay() >= 11.9).count() as u64;
-        assert!(late >= held, "{late} of {held} came 10 ms later");
+        assert!(late >= delayed, "{late} of {delayed} came 10 ms later");
         // Not all are overtaken: the last ones, and those before a pause of the sender, have no later
         // packet close behind.
-        let seen = count_overtaken(&arrivals) as u64;
+        let overtaken = count_overtaken(&arrivals) as u64;
         assert!(
-            (held * 8 / 10..=held).contains(&seen),
-            "{seen} of {held} were overtaken"
+            (delayed * 8 / 10..=delayed).contains(&overtaken),
+            "{overtaken} of {delayed} were overtaken"
         );
     });
 }

@@ -66,7 +66,7 @@ fn now() -> u64 {
     u64::try_from(since.unwrap().as_nanos()).unwrap()
 }
 
-fn say(what: &str) {
+fn create_marker(what: &str) {
     std::fs::write(what, "").unwrap();
 }
 
@@ -91,7 +91,7 @@ fn receiver() -> UdpSocket {
     socket
         .set_read_timeout(Some(Duration::from_millis(50)))
         .unwrap();
-    say(READY);
+    create_marker(READY);
     socket
 }
 
@@ -148,7 +148,7 @@ fn udp_send(address: &str, count: usize, payload: usize, gap: Duration) {
         pace(start, gap, sequence);
         socket.send(&datagram(sequence, payload)).unwrap();
     }
-    say(SENT);
+    create_marker(SENT);
 }
 
 fn udp_echo(count: usize) {
@@ -173,7 +173,7 @@ fn udp_ping(address: &str, count: usize, gap: Duration) {
         std::thread::sleep(gap);
     }
     std::fs::write("round-trips", text).unwrap();
-    say(SENT);
+    create_marker(SENT);
 }
 
 /// The data pattern that a connection repeats.
@@ -196,7 +196,7 @@ fn tcp_send(address: &str, bytes: usize) {
 
 fn tcp_receive() {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).unwrap();
-    say(READY);
+    create_marker(READY);
     let (mut stream, _) = listener.accept().unwrap();
     let start = Instant::now();
     let pattern = pattern();

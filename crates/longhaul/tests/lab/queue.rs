@@ -4,7 +4,7 @@ use crate::arrivals::{DatagramArrival, missing_numbers};
 use crate::harness::{LabScriptRun, LabTestGuard, TestLab};
 
 /// Sends datagrams in one burst; those that do not fit into the queue are dropped.
-fn flood(options: &[&str], count: u64, look: impl Fn(&LabScriptRun)) {
+fn flood(options: &[&str], count: u64, check: impl Fn(&LabScriptRun)) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -23,7 +23,7 @@ fn flood(options: &[&str], count: u64, look: impl Fn(&LabScriptRun)) {
         );
         // The queue had room for the first ones.
         assert!((0..10).all(|n| arrivals.iter().any(|a| a.sequence == n)));
-        look(run);
+        check(run);
     });
 }
 

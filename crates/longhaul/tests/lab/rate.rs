@@ -16,7 +16,7 @@ fn spacing(run: &LabScriptRun) -> f64 {
 }
 
 /// Sends datagrams in one burst and checks that the bottleneck serialises them at its rate.
-fn serialises(rate: &str, bits_per_second: f64, count: u64) {
+fn check_serialisation(rate: &str, bits_per_second: f64, count: u64) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -35,16 +35,16 @@ fn serialises(rate: &str, bits_per_second: f64, count: u64) {
 
 #[test]
 fn packets_are_serialised_at_10_mbit() {
-    serialises("10mbit", 10e6, 800);
+    check_serialisation("10mbit", 10e6, 800);
 }
 
 #[test]
 fn packets_are_serialised_at_100_mbit() {
-    serialises("100mbit", 100e6, 6000);
+    check_serialisation("100mbit", 100e6, 6000);
 }
 
 /// Checks the goodput of TCP over this rate, and the report.
-fn carries_tcp(rate: &str, bits_per_second: f64, bytes: u64) {
+fn check_tcp_goodput(rate: &str, bits_per_second: f64, bytes: u64) {
     let Some(turn) = LabTestGuard::acquire() else {
         return;
     };
@@ -74,10 +74,10 @@ fn carries_tcp(rate: &str, bits_per_second: f64, bytes: u64) {
 
 #[test]
 fn tcp_uses_a_rate_of_10_mbit() {
-    carries_tcp("10mbit", 10e6, 2_000_000);
+    check_tcp_goodput("10mbit", 10e6, 2_000_000);
 }
 
 #[test]
 fn tcp_uses_a_rate_of_100_mbit() {
-    carries_tcp("100mbit", 100e6, 16_000_000);
+    check_tcp_goodput("100mbit", 100e6, 16_000_000);
 }

@@ -6,12 +6,12 @@ use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, stderr};
 
 /// Fails unless the program ended with this exit code and one line that contains all of these words.
 pub(crate) fn assert_refused(output: &Output, code: i32, words: &[&str]) {
-    let told = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
-    assert!(told.starts_with("longhaul lab: "), "{told}");
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.starts_with("longhaul lab: "), "{message}");
     for word in words {
-        assert!(told.contains(word), "'{word}' is not in: {told}");
+        assert!(message.contains(word), "'{word}' is not in: {message}");
     }
     assert!(output.stdout.is_empty());
 }

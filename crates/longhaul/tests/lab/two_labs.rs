@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, stderr};
 
 /// Starts a lab that runs until the file `end` exists.
-fn holder(place: &Path) -> Child {
+fn start_lab(place: &Path) -> Child {
     let lab = Command::new(LONGHAUL)
         .args(["lab", "net", "--wait", "--quiet", "--", "sh", "-c"])
         .arg(": > ready; while [ ! -e end ]; do sleep 0.02; done; : > ended")
@@ -34,14 +34,17 @@ fn a_second_lab_is_refused_or_waits() {
     };
     let directory = directory();
     let place = directory.path();
-    let mut first = holder(place);
+    let mut first = start_lab(place);
 
     let refused = longhaul(&["lab", "net", "--", "true"]);
-    let told = stderr(&refused);
-    assert_eq!(refused.status.code(), Some(7), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let message = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(7), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
     let process = format!("process {},", first.id());
-    assert!(told.contains(&process) && told.contains("--wait"), "{told}");
+    assert!(
+        message.contains(&process) && message.contains("--wait"),
+        "{message}"
+    );
 
     let mut second = Command::new(LONGHAUL)
         .args([

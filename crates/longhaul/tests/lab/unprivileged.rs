@@ -71,16 +71,21 @@ fn a_lab_runs_without_root_if_user_namespaces_are_allowed() {
             $LAB_PROGRAM lab exec a -- ping -q -c 3 -i 0.2 $LAB_B
             exit 5'",
     );
-    let told = stdout(&output);
-    assert_eq!(output.status.code(), Some(5), "{told}\n{}", stderr(&output));
-    assert!(told.contains(" 0% packet loss"), "{told}");
+    let message = stdout(&output);
+    assert_eq!(
+        output.status.code(),
+        Some(5),
+        "{message}\n{}",
+        stderr(&output)
+    );
+    assert!(message.contains(" 0% packet loss"), "{message}");
     // `rtt min/avg/max/mdev = 30.4/...`: packets never arrive early, and late on a busy machine.
-    let shortest = told
+    let shortest = message
         .split(" = ")
         .nth(1)
         .and_then(|times| times.split('/').next());
     let shortest: f64 = shortest.unwrap().parse().unwrap();
-    assert!((30.0..1000.0).contains(&shortest), "{told}");
+    assert!((30.0..1000.0).contains(&shortest), "{message}");
     let report = directory.path().join("report.json");
     assert_eq!(report.metadata().unwrap().uid(), 65534);
 }
@@ -96,10 +101,10 @@ fn the_error_for_an_unusable_tun_device_contains_the_remedy() {
         (TunDeviceState::Missing, "sudo modprobe tun"),
     ] {
         let output = as_nobody(directory.path(), device, "$LONGHAUL lab net --wait -- true");
-        let told = stderr(&output);
-        assert_eq!(output.status.code(), Some(3), "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
-        assert!(told.contains(remedy), "{told}");
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        assert!(message.contains(remedy), "{message}");
     }
 }
 
@@ -117,11 +122,11 @@ fn a_machine_wide_setting_without_root_exits_with_3_and_a_command() {
         TunDeviceState::Open,
         "$LONGHAUL lab net --wait --sysctl net.core.rmem_max=1234567 -- true",
     );
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(3), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{message}");
     assert!(
-        told.contains("`sudo sysctl -w net.core.rmem_max='1234567'`"),
-        "{told}"
+        message.contains("`sudo sysctl -w net.core.rmem_max='1234567'`"),
+        "{message}"
     );
     // Setting the current value needs no privilege.
     let output = as_nobody(
@@ -151,10 +156,10 @@ fn the_error_names_the_setting_that_forbids_user_namespaces() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let told = stderr(&output);
-    assert_eq!(output.status.code(), Some(3), "{told}");
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{message}");
     assert!(
-        told.contains("sudo sysctl -w user.max_user_namespaces="),
-        "{told}"
+        message.contains("sudo sysctl -w user.max_user_namespaces="),
+        "{message}"
     );
 }

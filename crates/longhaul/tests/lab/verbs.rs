@@ -100,7 +100,7 @@ fn invalid_arguments_are_refused_with_one_line() {
 
 #[test]
 fn a_seed_without_effect_gives_a_note() {
-    let told = |more: &[&str]| {
+    let output_text = |more: &[&str]| {
         let mut arguments = vec![
             "lab", "sim", "--seed", "7", "--flows", "mi", "--bytes", "1MB",
         ];
@@ -109,13 +109,13 @@ fn a_seed_without_effect_gives_a_note() {
         assert!(output.status.success(), "{}", stderr(&output));
         stderr(&output)
     };
-    let note = told(&[]);
+    let note = output_text(&[]);
     assert!(
         note.contains("--seed changes nothing") && note.lines().count() == 1,
         "{note}"
     );
-    assert_eq!(told(&["--jitter", "12us"]), "");
-    assert_eq!(told(&["--loss", "0.1%"]), "");
+    assert_eq!(output_text(&["--jitter", "12us"]), "");
+    assert_eq!(output_text(&["--loss", "0.1%"]), "");
 }
 
 #[test]
@@ -125,10 +125,10 @@ fn a_dry_run_prints_the_plan_and_creates_nothing() {
     let out = out.to_str().unwrap();
     let output = longhaul(&["lab", "run", "ns2-static", "--dry-run", "--out", out]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let told = stdout(&output);
+    let output_text = stdout(&output);
     assert!(
-        told.contains("ns2-static (quick): ") && told.contains("cells of"),
-        "{told}"
+        output_text.contains("ns2-static (quick): ") && output_text.contains("cells of"),
+        "{output_text}"
     );
     let output = longhaul(&[
         "lab",
@@ -141,9 +141,12 @@ fn a_dry_run_prints_the_plan_and_creates_nothing() {
         out,
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let told = stdout(&output);
+    let output_text = stdout(&output);
     for name in ["experiment", "ns2-static", "autopar-fig7", "all"] {
-        assert!(told.lines().any(|line| line.starts_with(name)), "{told}");
+        assert!(
+            output_text.lines().any(|line| line.starts_with(name)),
+            "{output_text}"
+        );
     }
     assert!(!std::path::Path::new(out).exists());
 }

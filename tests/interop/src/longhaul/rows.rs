@@ -158,13 +158,13 @@ pub fn resume_after_kill(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, op
     cells.check(format!("resumed get {row}"), || {
         let local = store.local();
         let url = target.url(&format!("src/{}", test_files::name(test_files::LARGE)));
-        target.explain(interrupted(options, &url, &path_argument(&local)))?;
+        target.explain(kill_and_resume(options, &url, &path_argument(&local)))?;
         matrix::check_and_remove(&test_files::shared(test_files::LARGE)?, &local)
     });
     cells.check(format!("resumed put {row}"), || {
         let served = store.upload();
         let source = test_files::shared(test_files::LARGE)?;
-        target.explain(interrupted(
+        target.explain(kill_and_resume(
             options,
             &path_argument(&source),
             &target.url(&served),
@@ -179,7 +179,7 @@ const KILL_AT: u64 = 30_000_000;
 /// busy machine.
 const JOURNAL: Duration = Duration::from_millis(400);
 
-fn interrupted(options: &[&str], from: &str, to: &str) -> Result<()> {
+fn kill_and_resume(options: &[&str], from: &str, to: &str) -> Result<()> {
     // 30 MB/s
     let slow = [options, &["--limit-rate", "240M", from, to]].concat();
     let safe = running_copy::kill_when_safe(copy::command(&slow)?, KILL_AT, JOURNAL)?;

@@ -35,14 +35,14 @@ impl RunningCopy {
         let mut guard = ProcessGuard::spawn(&mut command)?;
         let stdout = guard.child().stdout.take().context("no pipe")?;
         let safe = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&safe);
+        let events = Arc::clone(&safe);
         std::thread::spawn(move || {
             for text in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let event: Value = serde_json::from_str(&text).unwrap_or_default();
                 if let (true, Some(bytes)) = (event["event"] == "progress", event["safe"].as_u64())
-                    && let Ok(mut seen) = seen.lock()
+                    && let Ok(mut events) = events.lock()
                 {
-                    seen.push((Instant::now(), bytes));
+                    events.push((Instant::now(), bytes));
                 }
             }
         });
@@ -52,8 +52,11 @@ impl RunningCopy {
     /// Maximum number of bytes reported as safe up to this moment.
     #[must_use]
     pub fn safe_at(&self, moment: Instant) -> u64 {
-        let Ok(seen) = self.safe.lock() else { return 0 };
-        seen.iter()
+        let Ok(events) = self.safe.lock() else {
+            return 0;
+        };
+        events
+            .iter()
             .filter(|(at, _)| *at <= moment)
             .map(|(_, bytes)| *bytes)
             .max()
@@ -64,9 +67,11 @@ impl RunningCopy {
     /// must have followed as well, because a process that was not scheduled did not write its journal.
     #[must_use]
     pub fn safe_before(&self, moment: Instant, lag: Duration) -> u64 {
-        let Ok(seen) = self.safe.lock() else { return 0 };
+        let Ok(events) = self.safe.lock() else {
+            return 0;
+        };
         let since = lag.as_millis() / PERIOD.as_millis();
-        let before: Vec<_> = seen.iter().filter(|(at, _)| *at <= moment).collect();
+        let before: Vec<_> = events.iter().filter(|(at, _)| *at <= moment).collect();
         let old = before
             .iter()
             .rev()
@@ -84,15 +89,16 @@ impl RunningCopy {
 
     /// Waits until this many bytes have been safe for a time; fails if the copy ends before.
     fn wait_until_safe_for(&mut self, bytes: u64, lag: Duration) -> Result<()> {
-        let end = Instant::now() + LIMIT;
+        let deadline = Instant::now() + LIMIT;
         while self.safe_before(Instant::now(), lag) < bytes {
+            // Polling the process also limits the rate of this loop.
             if let Some(status) = self.guard.wait(Duration::from_millis(20))? {
                 bail!(
                     "ended with {status} before {bytes} bytes were safe: {}",
                     self.line
                 );
             }
-            if Instant::now() > end {
+            if Instant::now() > deadline {
                 let safe = self.safe_at(Instant::now());
                 bail!(
                     "{safe} bytes safe after {} s: {}",

@@ -165,6 +165,7 @@ pub fn add_user(users: &Path, root: &Path) -> Result<()> {
         .arg(users)
         .args([USER, "--root"])
         .arg(root)
+        // Tests have no terminal to type a password.
         .arg("--password-stdin");
     run::run_with_input(&mut command, format!("{PASSWORD}\n").as_bytes(), run::LIMIT)?
         .expect_success()?;

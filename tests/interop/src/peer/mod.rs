@@ -53,6 +53,7 @@ pub fn is_root() -> bool {
 pub fn find_installed(program: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
+        // Servers are in /usr/sbin, which is often not on the path of ordinary users.
         .chain(["/usr/sbin".into(), "/usr/bin".into()])
         .map(|folder| folder.join(program))
         .find(|path| path.is_file())
@@ -95,6 +96,7 @@ pub fn client_command(program: &Path) -> Command {
             command.env_remove(name);
         }
     }
+    // A fixed locale: messages are compared, and file names are UTF-8.
     command.env("HOME", "/nonexistent").env("LC_ALL", "C.UTF-8");
     command
 }
@@ -117,7 +119,7 @@ impl PeerServer {
         let address = SocketAddr::new(net::HOST.parse()?, port);
         daemon
             .wait_until("listener", START_LIMIT, |_| {
-                net::listens(address).then_some(())
+                net::is_listening(address).then_some(())
             })
             .with_context(|| format!("cannot start {name}"))?;
         Ok(Self {

@@ -38,6 +38,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
         "-u",
         "1",
     ]);
+    // By default Pure-FTPd may use any port, including one that another test checks.
     let (low, high) = (net::PASSIVE_PORTS.start(), net::PASSIVE_PORTS.end());
     command.args(["-p", &format!("{low}:{high}")]);
     command.args(["-l", &format!("puredb:{}", database.display())]);

@@ -105,20 +105,20 @@ impl PowerCut {
             PowerCutVictim::Client => self.get(&machine, &source, &disk),
             PowerCutVictim::Server => self.put(&machine, &source, &disk),
         };
-        let first = copied?;
+        let first_copy = copied?;
         let disk = machine.reboot()?;
         let target = disk.join("copy");
-        if first.reported {
+        if first_copy.reported {
             test_files::ensure_same(&source, &target).context("reported as done, and lost")?;
         }
         let moved = match self.victim {
-            PowerCutVictim::Client => first.server.explain(self.resume(
+            PowerCutVictim::Client => first_copy.server.explain(self.resume(
                 &machine,
-                &first.server.url("source"),
+                &first_copy.server.url("source"),
                 &path_argument(&target),
             ))?,
             PowerCutVictim::Server => {
-                let server = self.serve(&machine, &disk, &first.address)?;
+                let server = self.serve(&machine, &disk, &first_copy.address)?;
                 server.explain(self.resume(
                     &machine,
                     &path_argument(&source),
@@ -128,7 +128,7 @@ impl PowerCut {
         };
         test_files::ensure_same(&source, &target)?;
         Ok(PowerCutOutcome {
-            reported: first.reported,
+            reported: first_copy.reported,
             moved: moved.bytes,
         })
     }
@@ -201,7 +201,7 @@ impl PowerCut {
             .stderr(std::fs::File::create(&stderr)?);
         let mut copying = ProcessGuard::spawn(&mut command)?;
         let device = machine.device()?;
-        let begun = std::time::Instant::now();
+        let start = std::time::Instant::now();
         loop {
             if let Some(status) = copying.wait(Duration::ZERO)? {
                 let done = status.success();
@@ -217,7 +217,10 @@ impl PowerCut {
                 copying.kill();
                 return Ok(false);
             }
-            ensure!(begun.elapsed() < LIMIT, "the copy neither ended nor lost power");
+            ensure!(
+                start.elapsed() < LIMIT,
+                "the copy neither ended nor lost power"
+            );
         }
     }
 

@@ -8,8 +8,8 @@ use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::globus_gridftp_server as globus;
+use interop::require;
 use interop::test_files;
 use serde_json::Value;
 

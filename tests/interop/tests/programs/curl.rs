@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::net;
 use interop::peer::curl::Curl;
+use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
 

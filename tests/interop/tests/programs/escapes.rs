@@ -14,8 +14,8 @@ use std::process::Command;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
-use interop::require;
 use interop::peer;
+use interop::require;
 use interop::run::{self, FinishedProgram};
 
 /// Clears the screen, sets a title, sets a colour by C1, reverses the text direction, separates lines, and
@@ -38,41 +38,41 @@ fn start() -> SocketAddr {
 fn talk(mut control: TcpStream) {
     let lines = BufReader::new(control.try_clone().unwrap()).lines();
     let mut passive: Option<TcpListener> = None;
-    let mut tell = |code: &str, text: &[u8]| {
+    let mut reply = |code: &str, text: &[u8]| {
         let _ = control.write_all(&[code.as_bytes(), b" ", text, b"\r\n"].concat());
     };
-    tell("220", HOSTILE);
+    reply("220", HOSTILE);
     for line in lines.map_while(Result::ok) {
         let (verb, argument) = line.split_once(' ').unwrap_or((&line, ""));
         match (verb, argument) {
-            ("USER", _) => tell("331", HOSTILE),
-            ("PASS", _) => tell("230", HOSTILE),
-            ("TYPE" | "MODE" | "STRU", _) => tell("200", HOSTILE),
-            ("CWD", "/d") => tell("250", HOSTILE),
+            ("USER", _) => reply("331", HOSTILE),
+            ("PASS", _) => reply("230", HOSTILE),
+            ("TYPE" | "MODE" | "STRU", _) => reply("200", HOSTILE),
+            ("CWD", "/d") => reply("250", HOSTILE),
             ("PASV", _) => {
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
                 let port = listener.local_addr().unwrap().port();
                 passive = Some(listener);
                 let numbers = format!("(127,0,0,1,{},{})", port >> 8, port & 255);
-                tell("227", numbers.as_bytes());
+                reply("227", numbers.as_bytes());
             }
             ("LIST", _) => {
-                tell("150", HOSTILE);
+                reply("150", HOSTILE);
                 let (mut data, _) = passive.take().unwrap().accept().unwrap();
                 let entry = [b"-rw-r--r-- 1 u g 5 Nov 20 08:21 ", HOSTILE, b"\r\n"].concat();
                 let _ = data.write_all(&entry);
                 drop(data);
-                tell("226", HOSTILE);
+                reply("226", HOSTILE);
             }
-            ("QUIT", _) => tell("221", HOSTILE),
-            ("FEAT" | "SITE" | "OPTS" | "EPSV" | "MLST" | "MLSD", _) => tell("502", HOSTILE),
-            _ => tell("550", HOSTILE),
+            ("QUIT", _) => reply("221", HOSTILE),
+            ("FEAT" | "SITE" | "OPTS" | "EPSV" | "MLST" | "MLSD", _) => reply("502", HOSTILE),
+            _ => reply("550", HOSTILE),
         }
     }
 }
 
 /// The first character in the output that could control a terminal or hide text.
-fn acts(output: &[u8]) -> Option<String> {
+fn find_unescaped(output: &[u8]) -> Option<String> {
     for chunk in output.utf8_chunks() {
         if !chunk.invalid().is_empty() {
             return Some("invalid UTF-8".to_owned());
@@ -114,7 +114,8 @@ fn messages_about_a_hostile_server_are_escaped() {
     ] {
         let finished = verb(arguments);
         let errors = finished.stderr_text();
-        let found = acts(errors.as_bytes()).or_else(|| acts(finished.stdout_text().as_bytes()));
+        let found = find_unescaped(errors.as_bytes())
+            .or_else(|| find_unescaped(finished.stdout_text().as_bytes()));
         assert_eq!(found, None, "{arguments:?}: {errors:?}");
     }
 }
@@ -135,7 +136,7 @@ fn ls_escapes_names_for_a_terminal_only() {
             .args(["-qec", &typed, "/dev/null"])
             .output()
             .unwrap();
-        assert_eq!(acts(&output.stdout), None, "{:?}", output.stdout);
+        assert_eq!(find_unescaped(&output.stdout), None, "{:?}", output.stdout);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("x\\x1b[2J\\x1b]0;owned\\x07"), "{text}");
     }
@@ -159,5 +160,10 @@ fn hostile_client_text_is_escaped_in_the_servers_log() {
         reply();
     }
     drop(control);
-    assert_eq!(acts(server.log().as_bytes()), None, "{:?}", server.log());
+    assert_eq!(
+        find_unescaped(server.log().as_bytes()),
+        None,
+        "{:?}",
+        server.log()
+    );
 }

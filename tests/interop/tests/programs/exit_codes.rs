@@ -23,10 +23,10 @@ fn fixture() -> (TestStore, LonghaulServer) {
 
 /// Runs a copy; fails unless it ends with this code and a message, in the summary or, if there is none, on
 /// standard error.
-fn ends(code: i32, arguments: &[&str]) -> Result<FinishedProgram> {
+fn expect_exit(code: i32, arguments: &[&str]) -> Result<FinishedProgram> {
     let finished = copy::run(arguments)?.expect_code(code)?;
-    let said = copy::failure_message(&finished).unwrap_or_else(|| finished.stderr_text());
-    ensure!(!said.trim().is_empty(), "no message: {finished}");
+    let message = copy::failure_message(&finished).unwrap_or_else(|| finished.stderr_text());
+    ensure!(!message.trim().is_empty(), "no message: {finished}");
     ensure!(!finished.stderr_text().contains("panicked"), "{finished}");
     Ok(finished)
 }
@@ -71,7 +71,9 @@ fn each_class_of_errors_has_its_exit_code() {
     ];
     let mut cells = MatrixRow::new("longhaul cp");
     for (name, code, arguments) in cases {
-        cells.check(name, || server.explain(ends(code, arguments)).map(drop));
+        cells.check(name, || {
+            server.explain(expect_exit(code, arguments)).map(drop)
+        });
     }
     cells.finish();
     matrix::ensure_only(&store.path("up"), &[]).unwrap();
@@ -90,7 +92,7 @@ fn an_upload_to_a_read_only_server_exits_with_3() {
         .start()
         .unwrap();
     let sample = path_argument(&test_files::shared(1).unwrap());
-    ends(3, &["--retries", "0", &sample, &server.url("up/x")]).unwrap();
+    expect_exit(3, &["--retries", "0", &sample, &server.url("up/x")]).unwrap();
     matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }
 
@@ -104,7 +106,7 @@ fn an_anonymous_login_that_is_not_allowed_exits_with_3() {
         .start()
         .unwrap();
     let to = path_argument(&store.local());
-    ends(3, &["--retries", "0", &server.url("src/f1"), &to]).unwrap();
+    expect_exit(3, &["--retries", "0", &server.url("src/f1"), &to]).unwrap();
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn a_partial_failure_exits_with_1_and_copies_the_other_files() {
         server.url("src/none"),
         server.url("src/f65535"),
     );
-    ends(1, &[&one, &none, &two, &path_argument(&folder)]).unwrap();
+    expect_exit(1, &[&one, &none, &two, &path_argument(&folder)]).unwrap();
     for size in [1, 65_535] {
         let name = test_files::name(size);
         test_files::ensure_same(&test_files::shared(size).unwrap(), &folder.join(name)).unwrap();
@@ -155,7 +157,7 @@ fn unusual_file_names_are_copied_or_refused() {
         Ok(())
     });
     cells.check("NUL", || {
-        ends(2, &[&path_argument(&sample), &server.url("up/a%00b")]).map(drop)
+        expect_exit(2, &[&path_argument(&sample), &server.url("up/a%00b")]).map(drop)
     });
     cells.check("newline", || {
         // FTP cannot encode this name. The copy must fail, or the file must have exactly this name.

@@ -4,9 +4,9 @@ use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::gfal::Gfal;
 use interop::peer::globus_url_copy::file_url;
+use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
 

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::net;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::require;
 use interop::test_files;
 use interop::tree::{ASCII, TestTree, UNICODE};
 

@@ -5,8 +5,8 @@ use interop::cells::MatrixRow;
 use interop::longhaul::copy;
 use interop::longhaul::rows::{self, ServerUnderTest};
 use interop::matrix::TestStore;
-use interop::require;
 use interop::peer::{PeerServer, globus_gridftp_server as globus};
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 

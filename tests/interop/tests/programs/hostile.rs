@@ -27,20 +27,20 @@ impl RawControlConnection {
         let stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut raw = Self {
+        let mut control = Self {
             reader: BufReader::new(stream),
         };
-        raw.reply("220")?;
-        Ok(raw)
+        control.reply("220")?;
+        Ok(control)
     }
 
     fn login(server: SocketAddr) -> Result<Self> {
-        let mut raw = Self::connect(server)?;
-        raw.send(b"USER anonymous\r\n")?;
-        raw.reply("3")?;
-        raw.send(b"PASS x\r\n")?;
-        raw.reply("230")?;
-        Ok(raw)
+        let mut control = Self::connect(server)?;
+        control.send(b"USER anonymous\r\n")?;
+        control.reply("3")?;
+        control.send(b"PASS x\r\n")?;
+        control.reply("230")?;
+        Ok(control)
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -51,7 +51,7 @@ impl RawControlConnection {
     }
 
     /// Sends a line of random bytes and reads the error reply. Returns whether the session continues.
-    fn junk(&mut self, random: &mut SeededRandom) -> Result<bool> {
+    fn send_junk(&mut self, random: &mut SeededRandom) -> Result<bool> {
         let mut line = vec![0; usize::try_from(random.below(40))?];
         random.fill(&mut line);
         for byte in &mut line {
@@ -125,14 +125,14 @@ fn a_transfer_survives_100_000_invalid_lines_of_another_client() {
         let mut left: u32 = 100_000;
         while left > 0 {
             // The server may end a session with many errors; the test then opens the next one.
-            let mut raw = RawControlConnection::login(server.address())?;
-            while left > 0 && raw.junk(&mut random)? {
+            let mut control = RawControlConnection::login(server.address())?;
+            while left > 0 && control.send_junk(&mut random)? {
                 left -= 1;
             }
         }
-        let mut raw = RawControlConnection::login(server.address())?;
-        raw.send(b"NOOP\r\n")?;
-        raw.reply("200").map(drop)
+        let mut control = RawControlConnection::login(server.address())?;
+        control.send(b"NOOP\r\n")?;
+        control.reply("200").map(drop)
     })
     .unwrap();
 }
@@ -140,11 +140,11 @@ fn a_transfer_survives_100_000_invalid_lines_of_another_client() {
 #[test]
 fn a_transfer_survives_an_endless_line_of_another_client() {
     during_a_transfer(|server| {
-        let mut raw = RawControlConnection::connect(server.address())?;
+        let mut control = RawControlConnection::connect(server.address())?;
         let block = vec![b'x'; 1 << 16];
         // 16 MB: the server replies 500 or ends the session, and must not store the whole line.
         for _ in 0..256 {
-            if raw.send(&block).is_err() {
+            if control.send(&block).is_err() {
                 break;
             }
         }
@@ -156,14 +156,15 @@ fn a_transfer_survives_an_endless_line_of_another_client() {
 #[test]
 fn a_transfer_survives_a_client_that_never_reads() {
     during_a_transfer(|server| {
-        let mut raw = RawControlConnection::login(server.address())?;
+        let mut control = RawControlConnection::login(server.address())?;
         let commands = b"HELP\r\n".repeat(10_000);
-        raw.reader
+        control
+            .reader
             .get_mut()
             .set_write_timeout(Some(Duration::from_millis(500)))?;
         // The server stops reading commands while its replies are not read. The connection stays open.
         let end = Instant::now() + Duration::from_secs(2);
-        while raw.send(&commands).is_ok() && Instant::now() < end {}
+        while control.send(&commands).is_ok() && Instant::now() < end {}
         Ok(())
     })
     .unwrap();
@@ -220,12 +221,12 @@ fn a_transfer_survives_a_scan_of_the_data_ports() {
 fn a_data_connection_from_another_host_is_refused_and_the_transfer_continues() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
-    let mut raw = RawControlConnection::login(server.address()).unwrap();
-    raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
-    raw.reply("200").unwrap();
-    let passive = raw.reply("227").unwrap();
+    let mut control = RawControlConnection::login(server.address()).unwrap();
+    control.send(b"TYPE I\r\nPASV\r\n").unwrap();
+    control.reply("200").unwrap();
+    let passive = control.reply("227").unwrap();
     let port = passive_port(&passive).unwrap();
-    raw.send(b"RETR /src/f65536\r\n").unwrap();
+    control.send(b"RETR /src/f65536\r\n").unwrap();
     let stranger = from_other_address(port).unwrap();
     let mut friend = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut content = Vec::new();
@@ -234,8 +235,8 @@ fn a_data_connection_from_another_host_is_refused_and_the_transfer_continues() {
         content,
         std::fs::read(test_files::shared(65_536).unwrap()).unwrap()
     );
-    raw.reply("150").unwrap();
-    raw.reply("226").unwrap();
+    control.reply("150").unwrap();
+    control.reply("226").unwrap();
     let mut nothing = Vec::new();
     stranger.set_read_timeout(Some(PATIENCE)).unwrap();
     // The connection may be closed or reset, but must not carry data.
@@ -256,13 +257,13 @@ fn a_stor_of_a_disconnected_client_changes_nothing() {
     std::fs::write(&victim, "acknowledged").unwrap();
     let mut server = ServeCommand::anonymous(store.root()).start().unwrap();
     for command in ["STOR victim", "STOR new", "APPE victim", "ESTO A 0 victim"] {
-        let mut raw = RawControlConnection::login(server.address()).unwrap();
-        raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
-        raw.reply("200").unwrap();
-        raw.reply("227").unwrap();
+        let mut control = RawControlConnection::login(server.address()).unwrap();
+        control.send(b"TYPE I\r\nPASV\r\n").unwrap();
+        control.reply("200").unwrap();
+        control.reply("227").unwrap();
         server.guard().signal(Signal::STOP).unwrap();
-        raw.send(format!("{command}\r\n").as_bytes()).unwrap();
-        drop(raw);
+        control.send(format!("{command}\r\n").as_bytes()).unwrap();
+        drop(control);
         server.guard().signal(Signal::CONT).unwrap();
     }
     // After the server has ended, it has processed all commands.

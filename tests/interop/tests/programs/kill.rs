@@ -77,7 +77,7 @@ impl KilledTransfer {
             return SIZE;
         }
         let lag = match (self.direction, self.streams) {
-            (CopyDirection::Put, "1") => return settled_length(&partial(&self.destination)),
+            (CopyDirection::Put, "1") => return settled_length(&partial_path(&self.destination)),
             (CopyDirection::Put, _) => JOURNAL + MARKER,
             (CopyDirection::Get, _) => JOURNAL,
         };
@@ -85,7 +85,7 @@ impl KilledTransfer {
     }
 }
 
-fn partial(destination: &Path) -> PathBuf {
+fn partial_path(destination: &Path) -> PathBuf {
     let mut name = destination.as_os_str().to_owned();
     name.push(".longhaul-partial");
     name.into()
@@ -161,7 +161,7 @@ fn kill_and_resume(
     );
     test_files::ensure_same(&transfer.source, &transfer.destination)?;
     ensure!(
-        !partial(&transfer.destination).exists(),
+        !partial_path(&transfer.destination).exists(),
         "the partial file is still there"
     );
     std::fs::remove_file(&transfer.destination)?;
@@ -172,7 +172,7 @@ fn is_complete(transfer: &KilledTransfer) -> bool {
     test_files::ensure_same(&transfer.source, &transfer.destination).is_ok()
 }
 
-fn at_every_moment(direction: CopyDirection, streams: &'static str, seed: u64) {
+fn kill_at_random_moments(direction: CopyDirection, streams: &'static str, seed: u64) {
     let store = TestStore::new().unwrap();
     let source = store.path("src/big");
     test_files::write(&source, SIZE, seed).unwrap();
@@ -210,20 +210,20 @@ fn at_every_moment(direction: CopyDirection, streams: &'static str, seed: u64) {
 
 #[test]
 fn a_get_over_one_stream_survives_kills_at_any_moment() {
-    at_every_moment(CopyDirection::Get, "1", 101);
+    kill_at_random_moments(CopyDirection::Get, "1", 101);
 }
 
 #[test]
 fn a_get_over_four_streams_survives_kills_at_any_moment() {
-    at_every_moment(CopyDirection::Get, "4", 102);
+    kill_at_random_moments(CopyDirection::Get, "4", 102);
 }
 
 #[test]
 fn a_put_over_one_stream_survives_kills_at_any_moment() {
-    at_every_moment(CopyDirection::Put, "1", 103);
+    kill_at_random_moments(CopyDirection::Put, "1", 103);
 }
 
 #[test]
 fn a_put_over_four_streams_survives_kills_at_any_moment() {
-    at_every_moment(CopyDirection::Put, "4", 104);
+    kill_at_random_moments(CopyDirection::Put, "4", 104);
 }

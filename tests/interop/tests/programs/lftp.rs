@@ -6,8 +6,8 @@ use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::lftp::Lftp;
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::TestStore;
-use interop::require;
 use interop::peer::globus_gridftp_server;
+use interop::require;
 
 const CLOSE: u8 = 0x04;
 const EOD: u8 = 0x08;
@@ -36,13 +36,13 @@ impl ModeEClient {
         let mut session = Self(BufReader::new(stream));
         session.reply()?;
         for command in ["USER anonymous", "PASS a@b", "TYPE I", "MODE E"] {
-            session.say(command)?;
+            session.send(command)?;
             session.reply()?;
         }
         Ok(session)
     }
 
-    fn say(&mut self, command: &str) -> Result<()> {
+    fn send(&mut self, command: &str) -> Result<()> {
         write!(self.0.get_mut(), "{command}\r\n").context("control connection")
     }
 
@@ -59,7 +59,7 @@ impl ModeEClient {
 
     /// Sends PASV; returns the server's data address.
     fn passive(&mut self) -> Result<SocketAddr> {
-        self.say("PASV")?;
+        self.send("PASV")?;
         let reply = self.reply()?;
         let numbers = reply.split(['(', ')']).nth(1).context(reply.clone())?;
         let numbers: Vec<u8> = numbers
@@ -74,20 +74,20 @@ impl ModeEClient {
 
     /// Starts a transfer with the data connection from `first`. Some servers reply only after a
     /// connection has been opened.
-    fn begin(
+    fn start_transfer(
         &mut self,
         path: &str,
         first: impl FnOnce() -> Result<ModeEConnection>,
     ) -> Result<ModeEConnection> {
-        self.say(&format!("STOR {path}"))?;
-        let lane = first()?;
+        self.send(&format!("STOR {path}"))?;
+        let connection = first()?;
         let reply = self.reply()?;
         ensure!(reply.starts_with('1'), "{reply}");
-        Ok(lane)
+        Ok(connection)
     }
 
     /// Waits for the final reply of a transfer.
-    fn end(&mut self) -> Result<()> {
+    fn wait_for_end(&mut self) -> Result<()> {
         loop {
             let reply = self.reply()?;
             match reply.as_bytes()[0] {
@@ -103,38 +103,38 @@ impl ModeEClient {
 struct ModeEConnection(TcpStream);
 
 impl ModeEConnection {
-    fn join(server: SocketAddr) -> Result<Self> {
+    fn connect(server: SocketAddr) -> Result<Self> {
         Ok(Self(TcpStream::connect(server)?))
     }
 
-    fn block(&mut self, flags: u8, offset: u64, data: &[u8]) -> Result<()> {
-        let mut block = vec![flags];
-        block.extend((data.len() as u64).to_be_bytes());
-        block.extend(offset.to_be_bytes());
-        block.extend(data);
-        self.0.write_all(&block).context("data connection")
+    fn send_block(&mut self, flags: u8, offset: u64, data: &[u8]) -> Result<()> {
+        let mut send_block = vec![flags];
+        send_block.extend((data.len() as u64).to_be_bytes());
+        send_block.extend(offset.to_be_bytes());
+        send_block.extend(data);
+        self.0.write_all(&send_block).context("data connection")
     }
 
     /// Sends the part with this number, and waits until the server has stored it.
-    fn part(&mut self, file: &Path, bytes: &[u8], number: usize) -> Result<()> {
+    fn send_part(&mut self, file: &Path, bytes: &[u8], number: usize) -> Result<()> {
         let offset = number * PART;
-        let part = &bytes[offset..offset + PART];
-        self.block(0, offset as u64, part)?;
-        let begun = Instant::now();
+        let send_part = &bytes[offset..offset + PART];
+        self.send_block(0, offset as u64, send_part)?;
+        let start = Instant::now();
         let mut stored = vec![0; PART];
         loop {
             let read = File::open(file).and_then(|f| f.read_exact_at(&mut stored, offset as u64));
-            if read.is_ok() && stored == part {
+            if read.is_ok() && stored == send_part {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < LIMIT, "part {number} was not stored");
+            ensure!(start.elapsed() < LIMIT, "part {number} was not stored");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// Ends this connection while others continue.
-    fn retire(mut self) -> Result<()> {
-        self.block(EOD | CLOSE, 0, &[])?;
+    fn close(mut self) -> Result<()> {
+        self.send_block(EOD | CLOSE, 0, &[])?;
         self.0.shutdown(Shutdown::Write)?;
         std::thread::sleep(Duration::from_millis(50));
         Ok(())
@@ -142,7 +142,7 @@ impl ModeEConnection {
 }
 
 /// Two transfers with data connections that are opened and closed during the transfer.
-fn come_and_go(
+fn transfer_with_changing_connections(
     server: SocketAddr,
     store: &TestStore,
     served: &dyn Fn(&str) -> String,
@@ -152,36 +152,36 @@ fn come_and_go(
     let mut session = ModeEClient::open(server)?;
     let at = session.passive()?;
 
-    let mut first = session.begin(&served("up/first"), || ModeEConnection::join(at))?;
-    first.part(&path, &bytes, 0)?;
-    let mut second = ModeEConnection::join(at)?;
-    second.part(&path, &bytes, 1)?;
-    second.retire()?;
-    first.part(&path, &bytes, 2)?;
-    let mut third = ModeEConnection::join(at)?;
-    third.part(&path, &bytes, 4)?;
-    third.block(EOD, 0, &[])?;
-    first.part(&path, &bytes, 3)?;
-    first.part(&path, &bytes, 5)?;
-    first.block(EOF | EOD, 3, &[])?;
-    session.end()?;
+    let mut first = session.start_transfer(&served("up/first"), || ModeEConnection::connect(at))?;
+    first.send_part(&path, &bytes, 0)?;
+    let mut second = ModeEConnection::connect(at)?;
+    second.send_part(&path, &bytes, 1)?;
+    second.close()?;
+    first.send_part(&path, &bytes, 2)?;
+    let mut third = ModeEConnection::connect(at)?;
+    third.send_part(&path, &bytes, 4)?;
+    third.send_block(EOD, 0, &[])?;
+    first.send_part(&path, &bytes, 3)?;
+    first.send_part(&path, &bytes, 5)?;
+    first.send_block(EOF | EOD, 3, &[])?;
+    session.wait_for_end()?;
     ensure!(std::fs::read(&path)? == bytes, "differs");
 
     // The second transfer reuses two connections: one ends immediately, the other stays. A new connection
     // joins and sends EOF.
     let path = store.path("up/second");
-    let first = session.begin(&served("up/second"), || Ok(first))?;
-    first.retire()?;
-    third.part(&path, &bytes, 0)?;
-    let mut fourth = ModeEConnection::join(at)?;
+    let first = session.start_transfer(&served("up/second"), || Ok(first))?;
+    first.close()?;
+    third.send_part(&path, &bytes, 0)?;
+    let mut fourth = ModeEConnection::connect(at)?;
     for (number, other) in [(1, 2), (3, 4)] {
-        third.part(&path, &bytes, number)?;
-        fourth.part(&path, &bytes, other)?;
+        third.send_part(&path, &bytes, number)?;
+        fourth.send_part(&path, &bytes, other)?;
     }
-    fourth.part(&path, &bytes, 5)?;
-    third.block(EOD, 0, &[])?;
-    fourth.block(EOF | EOD, 3, &[])?;
-    session.end()?;
+    fourth.send_part(&path, &bytes, 5)?;
+    third.send_block(EOD, 0, &[])?;
+    fourth.send_block(EOF | EOD, 3, &[])?;
+    session.wait_for_end()?;
     ensure!(std::fs::read(&path)? == bytes, "differs");
     Ok(())
 }
@@ -192,7 +192,7 @@ fn globus_accepts_connections_that_open_and_close_during_a_transfer() {
     let store = TestStore::new().unwrap();
     let server = globus_gridftp_server::start(&store).unwrap();
     let served = |path: &str| store.path(path).display().to_string();
-    let passed = come_and_go(server.address(), &store, &served);
+    let passed = transfer_with_changing_connections(server.address(), &store, &served);
     passed.unwrap_or_else(|e| panic!("{e:#}\n{}", server.log()));
 }
 
@@ -201,6 +201,10 @@ fn longhaul_accepts_connections_that_open_and_close_during_a_transfer() {
     let store = TestStore::new().unwrap();
     let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let served = |path: &str| format!("/{path}");
-    let passed = server.explain(come_and_go(server.address(), &store, &served));
+    let passed = server.explain(transfer_with_changing_connections(
+        server.address(),
+        &store,
+        &served,
+    ));
     passed.unwrap();
 }

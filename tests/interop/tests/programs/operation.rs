@@ -10,9 +10,9 @@ use interop::longhaul::rows::path_argument;
 use interop::longhaul::running_copy::RunningCopy;
 use interop::longhaul::serve::{ServeCommand, add_user};
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
+use interop::require;
 use interop::run;
 use interop::test_files;
 use rustix::process::Signal;
@@ -21,10 +21,13 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits until the server refuses new connections.
-fn until_refused(address: SocketAddr) -> Result<()> {
-    let begun = Instant::now();
+fn wait_until_refused(address: SocketAddr) -> Result<()> {
+    let start = Instant::now();
     while TcpStream::connect(address).is_ok() {
-        ensure!(begun.elapsed() < LIMIT, "{address} still accepts connections");
+        ensure!(
+            start.elapsed() < LIMIT,
+            "{address} still accepts connections"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
@@ -114,7 +117,7 @@ fn after_sigterm_a_running_transfer_finishes() -> Result<()> {
     let mut copy = RunningCopy::start(copy::command(&slow)?)?;
     copy.wait_until_safe(10_000_000)?;
     server.guard().signal(Signal::TERM)?;
-    until_refused(server.address())?;
+    wait_until_refused(server.address())?;
     copy::run(&["--retries", "0", &url, &path_argument(&store.local())])?.expect_code(5)?;
     let status = copy.wait_for_end()?;
     ensure!(
@@ -142,14 +145,17 @@ fn after_a_second_sigterm_the_server_exits_immediately() -> Result<()> {
     let mut copy = RunningCopy::start(copy::command(&slow)?)?;
     copy.wait_until_safe(1_000_000)?;
     server.guard().signal(Signal::TERM)?;
-    until_refused(server.address())?;
+    wait_until_refused(server.address())?;
     ensure!(
         server.guard().wait(Duration::ZERO)?.is_none(),
         "the server did not wait for the transfer"
     );
     server.guard().signal(Signal::TERM)?;
     let ended = server.guard().wait(LIMIT)?;
-    ensure!(ended.is_some(), "the server still runs after the second SIGTERM");
+    ensure!(
+        ended.is_some(),
+        "the server still runs after the second SIGTERM"
+    );
     ensure!(
         copy.wait_for_end()?.code() == Some(5),
         "the client did not notice"
@@ -217,7 +223,10 @@ fn run_as_drops_root_and_warns_if_the_users_file_becomes_unreadable() -> Result<
             .option("--run-as", ACCOUNT)
     };
     if !peer::is_root() {
-        ensure!(serve().start().is_err(), "the server switched the account without root");
+        ensure!(
+            serve().start().is_err(),
+            "the server switched the account without root"
+        );
         return Ok(());
     }
     let warning = "need a restart";

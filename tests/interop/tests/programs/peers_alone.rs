@@ -3,9 +3,9 @@
 
 use interop::cells::MatrixRow;
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::peer::{self, curl::Curl};
+use interop::require;
 use interop::test_files;
 use interop::tree::{ASCII, TestTree};
 

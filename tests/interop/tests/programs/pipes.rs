@@ -9,8 +9,8 @@ use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy;
 use interop::longhaul::serve::{LonghaulServer, ServeCommand};
 use interop::matrix::TestStore;
-use interop::require;
 use interop::peer::{globus_gridftp_server as globus, vsftpd};
+use interop::require;
 use interop::run::{self, LIMIT};
 
 /// Sizes, bytes: empty, one byte, one and four blocks of 64 KiB, and many blocks with a part of one.

@@ -6,10 +6,10 @@ use anyhow::{Context, Result, ensure};
 use interop::cells::MatrixRow;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::ftplib::Ftplib;
 use interop::peer::ncftp::Ncftp;
 use interop::peer::wget::Wget;
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 

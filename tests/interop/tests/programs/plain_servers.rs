@@ -6,12 +6,12 @@ use anyhow::Result;
 use interop::cells::MatrixRow;
 use interop::longhaul::rows::{self, ServerUnderTest};
 use interop::matrix::TestStore;
-use interop::require;
 use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 
-fn everything(
+fn run_all_rows(
     name: &str,
     found: Result<PathBuf, String>,
     start: impl FnOnce(&TestStore) -> Result<PeerServer>,
@@ -33,20 +33,20 @@ fn everything(
 
 #[test]
 fn cp_works_with_vsftpd() {
-    everything("vsftpd", vsftpd::find(), vsftpd::start);
+    run_all_rows("vsftpd", vsftpd::find(), vsftpd::start);
 }
 
 #[test]
 fn cp_works_with_proftpd() {
-    everything("proftpd", proftpd::find(), proftpd::start);
+    run_all_rows("proftpd", proftpd::find(), proftpd::start);
 }
 
 #[test]
 fn cp_works_with_pure_ftpd() {
-    everything("pure-ftpd", pure_ftpd::find(), pure_ftpd::start);
+    run_all_rows("pure-ftpd", pure_ftpd::find(), pure_ftpd::start);
 }
 
 #[test]
 fn cp_works_with_pyftpdlib() {
-    everything("pyftpdlib", pyftpdlib::find(), pyftpdlib::start);
+    run_all_rows("pyftpdlib", pyftpdlib::find(), pyftpdlib::start);
 }

@@ -2,9 +2,9 @@
 //! `cargo run -p interop --example power_cut` runs any number of them.
 
 use interop::cells::MatrixRow;
-use interop::require;
 use interop::power::machine;
 use interop::power::power_cut::{PowerCut, PowerCutVictim};
+use interop::require;
 
 /// Number of power cuts of each side.
 const CUTS: u64 = 4;

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use interop::longhaul::copy;
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::ServeCommand;
-use interop::require;
 use interop::power::machine;
 use interop::power::thin_volume::ThinVolume;
+use interop::require;
 use interop::test_files;
 
 /// Size of the file: more than the backing store, less than the file system, bytes.

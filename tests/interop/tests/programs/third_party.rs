@@ -7,9 +7,9 @@ use interop::longhaul::copy::{self, cp};
 use interop::longhaul::rows::path_argument;
 use interop::longhaul::serve::{ServeCommand, add_user};
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::globus_gridftp_server as globus;
 use interop::peer::globus_url_copy::GlobusUrlCopy;
+use interop::require;
 use interop::test_files;
 use interop::tree::TestTree;
 
@@ -168,63 +168,63 @@ fn start_two_servers(third_party: &str, foreign: bool) -> Result<TwoServers> {
 
 #[test]
 fn longhaul_names_the_other_host_for_a_user() {
-    let apart = start_two_servers("users", false).unwrap();
+    let servers = start_two_servers("users", false).unwrap();
     drive_by_longhaul(
         "a user between two hosts",
-        &apart.to,
-        &|served| apart.source.user_url(served),
-        &|served| apart.destination.user_url(served),
+        &servers.to,
+        &|served| servers.source.user_url(served),
+        &|served| servers.destination.user_url(served),
     );
 }
 
 /// docs/server.md, "Third-party copies by other clients".
 #[test]
 fn the_error_for_other_clients_names_the_setting_for_third_party_copies() {
-    let apart = start_two_servers("users", false).unwrap();
+    let servers = start_two_servers("users", false).unwrap();
     let client = require!(GlobusUrlCopy::find());
-    let from = apart.source.user_url("src/f65536");
-    let to = apart.destination.user_url("up/a");
-    let told = client.copy::<&str>(&[], &from, &to).unwrap_err();
-    let told = format!("{told:?}");
-    assert!(told.contains("foreign-data-addresses"), "{told}");
+    let from = servers.source.user_url("src/f65536");
+    let to = servers.destination.user_url("up/a");
+    let error = client.copy::<&str>(&[], &from, &to).unwrap_err();
+    let error = format!("{error:?}");
+    assert!(error.contains("foreign-data-addresses"), "{error}");
 }
 
 #[test]
 fn users_may_use_any_data_host_with_foreign_data_addresses() {
-    let apart = start_two_servers("users", true).unwrap();
+    let servers = start_two_servers("users", true).unwrap();
     drive_by_globus(
         "a user between two hosts",
-        &apart.to,
-        &|served| apart.source.user_url(served),
-        &|served| apart.destination.user_url(served),
+        &servers.to,
+        &|served| servers.source.user_url(served),
+        &|served| servers.destination.user_url(served),
     );
 }
 
 #[test]
 fn third_party_none_refuses_other_data_hosts() {
-    let apart = start_two_servers("none", true).unwrap();
+    let servers = start_two_servers("none", true).unwrap();
     let client = require!(GlobusUrlCopy::find());
-    let from = apart.source.user_url("src/f65536");
-    let to = apart.destination.user_url("up/a");
+    let from = servers.source.user_url("src/f65536");
+    let to = servers.destination.user_url("up/a");
     client.copy::<&str>(&[], &from, &to).unwrap_err();
-    matrix::ensure_only(&apart.to.path("up"), &["a"]).unwrap();
+    matrix::ensure_only(&servers.to.path("up"), &["a"]).unwrap();
 }
 
 #[test]
 fn anonymous_sessions_may_not_use_other_data_hosts() {
-    let apart = start_two_servers("users", true).unwrap();
+    let servers = start_two_servers("users", true).unwrap();
     let (from, to) = (
-        apart.source.url("src/f65536"),
-        apart.destination.url("up/a"),
+        servers.source.url("src/f65536"),
+        servers.destination.url("up/a"),
     );
     copy::run(&["--retries", "0", &from, &to])
         .unwrap()
         .expect_failure()
         .unwrap();
-    matrix::ensure_only(&apart.to.path("up"), &[]).unwrap();
+    matrix::ensure_only(&servers.to.path("up"), &[]).unwrap();
     test_files::ensure_same(
         &test_files::shared(65_536).unwrap(),
-        &apart.from.path("src/f65536"),
+        &servers.from.path("src/f65536"),
     )
     .unwrap();
 }

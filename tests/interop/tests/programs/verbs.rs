@@ -5,8 +5,8 @@ use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::{self, PeerServer};
+use interop::require;
 use interop::run::{self, FinishedProgram};
 
 fn verb(arguments: &[&str]) -> Result<FinishedProgram> {

@@ -13,9 +13,9 @@ use interop::longhaul::rows::path_argument;
 use interop::longhaul::running_copy::kill_when_safe;
 use interop::longhaul::serve::ServeCommand;
 use interop::matrix::{self, TestStore};
-use interop::require;
 use interop::peer::nginx::TlsServerIdentity;
 use interop::peer::{PASSWORD, apache, nginx};
+use interop::require;
 use interop::run::FinishedProgram;
 use interop::test_files;
 
@@ -71,8 +71,8 @@ fn openssl(folder: &Path, arguments: &[&str]) -> Result<()> {
         .args(arguments)
         .current_dir(folder)
         .output()?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "openssl {arguments:?}: {said}");
+    let message = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "openssl {arguments:?}: {message}");
     Ok(())
 }
 
@@ -187,9 +187,9 @@ fn repr_digest_is_compared_with_the_copy() {
     require!(apache::find());
     let store = TestStore::new().unwrap();
     let [right, wrong] = [3, 4].map(|index| test_files::name(test_files::SIZES[index]));
-    let told = digest(&store.path(&format!("src/{right}"))).unwrap();
+    let digest_field = digest(&store.path(&format!("src/{right}"))).unwrap();
     let settings = [&right, &wrong].map(|name| {
-        format!("<Files {name}>\nContentDigest Off\nHeader set Repr-Digest \"{told}\"\n</Files>\n")
+        format!("<Files {name}>\nContentDigest Off\nHeader set Repr-Digest \"{digest_field}\"\n</Files>\n")
     });
     let server = apache::start_with(&store, &["headers"], &settings.concat()).unwrap();
     let url = |name: &str| format!("http://{}/src/{name}", server.address());
@@ -237,9 +237,9 @@ fn refused(url: &str, to: &Path, code: i32, why: &str) -> Result<()> {
     let mut command = longhaul()?;
     command.args(["cp", url]).arg(to);
     let finished = interop::run::run(&mut command)?.expect_code(code)?;
-    let said = finished.stderr_text();
-    ensure!(said.lines().count() == 1, "not one line: {finished}");
-    ensure!(said.contains(why), "{why:?} is missing: {finished}");
+    let message = finished.stderr_text();
+    ensure!(message.lines().count() == 1, "not one line: {finished}");
+    ensure!(message.contains(why), "{why:?} is missing: {finished}");
     ensure!(!to.exists(), "the destination exists");
     Ok(())
 }

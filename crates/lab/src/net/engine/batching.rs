@@ -51,17 +51,17 @@ pub(super) struct SegmentArrival {
 /// Groups the segments of a super-packet into batches.
 #[derive(Debug, Default)]
 pub(super) struct SegmentBatcher {
-    runs: Vec<SegmentBatch>,
-    quantum: Duration,
+    batches: Vec<SegmentBatch>,
+    interval: Duration,
     /// Whether the last batch may grow.
     is_open: bool,
 }
 
 impl SegmentBatcher {
     /// Starts the next super-packet, whose segments may wait this long for each other.
-    pub(super) fn begin(&mut self, quantum: Duration) {
-        self.runs.clear();
-        self.quantum = quantum;
+    pub(super) fn begin(&mut self, interval: Duration) {
+        self.batches.clear();
+        self.interval = interval;
         self.is_open = false;
     }
 
@@ -69,19 +69,20 @@ impl SegmentBatcher {
     /// duplicated or delayed one, because these must not affect other segments.
     pub(super) fn push(&mut self, arrival: SegmentArrival) {
         let SegmentArrival { index, at, .. } = arrival;
+        // A duplicated segment may still join the batch; only its duplicate is separate.
         let is_alone = arrival.corrupt.is_some() || arrival.is_held;
-        match self.runs.last_mut() {
-            Some(run)
+        match self.batches.last_mut() {
+            Some(batch)
                 if self.is_open
                     && !is_alone
-                    && run.segments.end == index
-                    && at >= run.last
-                    && at - run.first <= self.quantum =>
+                    && batch.segments.end == index
+                    && at >= batch.last
+                    && at - batch.first <= self.interval =>
             {
-                run.segments.end = index + 1;
-                run.last = at;
+                batch.segments.end = index + 1;
+                batch.last = at;
             }
-            _ => self.runs.push(SegmentBatch {
+            _ => self.batches.push(SegmentBatch {
                 segments: index..index + 1,
                 first: at,
                 last: at,
@@ -91,7 +92,7 @@ impl SegmentBatcher {
         }
         self.is_open = !is_alone && arrival.again.is_none();
         if let Some(again) = arrival.again {
-            self.runs.push(SegmentBatch {
+            self.batches.push(SegmentBatch {
                 segments: index..index + 1,
                 first: again,
                 last: again,
@@ -103,7 +104,7 @@ impl SegmentBatcher {
 
     /// The batches of this super-packet.
     pub(super) fn batches(&self) -> &[SegmentBatch] {
-        &self.runs
+        &self.batches
     }
 }
 
@@ -123,19 +124,19 @@ mod tests {
 
     /// Segments and delivery times, microseconds.
     fn joined(arrivals: &[SegmentArrival]) -> Vec<(Range<usize>, u128)> {
-        let mut runs = SegmentBatcher::default();
-        runs.begin(batching_interval(Duration::from_millis(1)));
-        arrivals.iter().for_each(|arrival| runs.push(*arrival));
-        let all = runs.batches().iter();
-        all.map(|run| (run.segments.clone(), run.last.as_micros()))
+        let mut batches = SegmentBatcher::default();
+        batches.begin(batching_interval(Duration::from_millis(1)));
+        arrivals.iter().for_each(|arrival| batches.push(*arrival));
+        let all = batches.batches().iter();
+        all.map(|batch| (batch.segments.clone(), batch.last.as_micros()))
             .collect()
     }
 
     #[test]
     fn the_batching_interval_grows_with_the_delay() {
-        let quantum = |micros| batching_interval(Duration::from_micros(micros)).as_micros();
+        let interval = |micros| batching_interval(Duration::from_micros(micros)).as_micros();
         let delays = [0, 1000, 10_000, 50_000];
-        assert_eq!(delays.map(quantum), [100, 100, 200, 250]);
+        assert_eq!(delays.map(interval), [100, 100, 200, 250]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) struct PendingDelivery {
 /// A priority queue by delivery time; frames with equal times stay in the order of insertion.
 #[derive(Debug)]
 pub(super) struct DeliveryQueue {
+    // `BinaryHeap` is a max-heap; `Reverse` puts the earliest delivery on top.
     heap: BinaryHeap<Reverse<QueuedDelivery>>,
     next: u64,
     memory: usize,
@@ -38,7 +39,7 @@ pub(super) struct DeliveryQueue {
 /// A delivery with its rank among those due at the same time. It keeps the rank when put back.
 #[derive(Debug)]
 pub(super) struct QueuedDelivery {
-    order: u64,
+    rank: u64,
     /// The frame to deliver.
     pub(super) delivery: PendingDelivery,
 }
@@ -56,9 +57,9 @@ impl DeliveryQueue {
 
     /// Adds a delivery.
     pub(super) fn push(&mut self, delivery: PendingDelivery) {
-        let order = self.next;
+        let rank = self.next;
         self.next += 1;
-        self.put_back(QueuedDelivery { order, delivery });
+        self.put_back(QueuedDelivery { rank, delivery });
     }
 
     /// Adds an entry that was taken out and could not be delivered.
@@ -94,7 +95,7 @@ impl QueuedDelivery {
     }
 
     fn key(&self) -> (Duration, u64) {
-        (self.delivery.due, self.order)
+        (self.delivery.due, self.rank)
     }
 }
 
@@ -134,53 +135,53 @@ mod tests {
         }
     }
 
-    fn drain(schedule: &mut DeliveryQueue) -> Vec<u8> {
+    fn drain(queue: &mut DeliveryQueue) -> Vec<u8> {
         let now = Duration::MAX;
-        std::iter::from_fn(|| schedule.pop_due(now))
+        std::iter::from_fn(|| queue.pop_due(now))
             .map(|entry| entry.delivery.frame[0])
             .collect()
     }
 
     #[test]
     fn deliveries_come_by_time_and_ties_in_insertion_order() {
-        let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
+        let mut queue = DeliveryQueue::new(MEMORY_LIMIT);
         for (due, tag) in [(3, 0), (1, 1), (2, 2), (1, 3), (2, 4)] {
-            schedule.push(delivery(due, tag));
+            queue.push(delivery(due, tag));
         }
-        assert_eq!(schedule.next_due(), Some(Duration::from_micros(1)));
-        assert_eq!(drain(&mut schedule), [1, 3, 2, 4, 0]);
+        assert_eq!(queue.next_due(), Some(Duration::from_micros(1)));
+        assert_eq!(drain(&mut queue), [1, 3, 2, 4, 0]);
     }
 
     #[test]
     fn a_delivery_is_not_returned_before_it_is_due() {
-        let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
-        schedule.push(delivery(5, 0));
-        assert!(schedule.pop_due(Duration::from_micros(4)).is_none());
-        assert!(schedule.pop_due(Duration::from_micros(5)).is_some());
+        let mut queue = DeliveryQueue::new(MEMORY_LIMIT);
+        queue.push(delivery(5, 0));
+        assert!(queue.pop_due(Duration::from_micros(4)).is_none());
+        assert!(queue.pop_due(Duration::from_micros(5)).is_some());
     }
 
     #[test]
     fn a_delivery_that_is_put_back_keeps_its_rank() {
-        let mut schedule = DeliveryQueue::new(MEMORY_LIMIT);
-        schedule.push(delivery(1, 0));
-        schedule.push(delivery(1, 1));
-        let entry = schedule.pop_due(Duration::from_micros(1)).unwrap();
-        schedule.put_back(entry);
-        assert_eq!(drain(&mut schedule), [0, 1]);
+        let mut queue = DeliveryQueue::new(MEMORY_LIMIT);
+        queue.push(delivery(1, 0));
+        queue.push(delivery(1, 1));
+        let entry = queue.pop_due(Duration::from_micros(1)).unwrap();
+        queue.put_back(entry);
+        assert_eq!(drain(&mut queue), [0, 1]);
     }
 
     #[test]
     fn memory_is_counted_and_released() {
-        let mut schedule = DeliveryQueue::new(1000);
+        let mut queue = DeliveryQueue::new(1000);
         let mut frame = delivery(1, 0);
         frame.frame = vec![0; 600];
-        schedule.push(frame);
-        assert!(schedule.has_room());
+        queue.push(frame);
+        assert!(queue.has_room());
         let mut frame = delivery(2, 1);
         frame.frame = vec![0; 600];
-        schedule.push(frame);
-        assert!(!schedule.has_room());
-        drain(&mut schedule);
-        assert_eq!((schedule.memory, schedule.has_room()), (0, true));
+        queue.push(frame);
+        assert!(!queue.has_room());
+        drain(&mut queue);
+        assert_eq!((queue.memory, queue.has_room()), (0, true));
     }
 }

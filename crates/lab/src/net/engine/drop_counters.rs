@@ -34,14 +34,15 @@ impl DropCounters {
     /// Notes for the report. Stray packets give none, because every kernel sends some.
     pub(super) fn notes(&self) -> Vec<String> {
         tracing::debug!(?self, "packets of no direction");
-        let said = [
+        let counts = [
             (self.malformed, "malformed packets were dropped"),
             (
                 self.retries,
                 "deliveries were retried because the kernel had no room",
             ),
         ];
-        said.iter()
+        counts
+            .iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, what)| format!("{count} {what}"))
             .collect()
@@ -72,18 +73,19 @@ mod tests {
 
     #[test]
     fn stray_packets_are_not_reported_and_dropped_ones_are() {
-        let mut tallies = DropCounters {
+        let mut counters = DropCounters {
             stray: 100,
             ..DropCounters::default()
         };
-        assert_eq!((tallies.invalid_reason(), tallies.notes().len()), (None, 0));
-        tallies.malformed = 3;
-        assert_eq!(tallies.notes(), ["3 malformed packets were dropped"]);
-        tallies.overflow = 2;
-        let objection = tallies.invalid_reason().unwrap();
-        assert!(
-            objection.starts_with("2 packets were dropped because those in flight used 1024 MiB")
+        assert_eq!(
+            (counters.invalid_reason(), counters.notes().len()),
+            (None, 0)
         );
+        counters.malformed = 3;
+        assert_eq!(counters.notes(), ["3 malformed packets were dropped"]);
+        counters.overflow = 2;
+        let reason = counters.invalid_reason().unwrap();
+        assert!(reason.starts_with("2 packets were dropped because those in flight used 1024 MiB"));
     }
 
     #[test]
@@ -92,8 +94,8 @@ mod tests {
             count: 2,
             longest: Duration::from_micros(4500),
         };
-        let said = "the machine woke the emulator late 2 times, by at most 4.5 ms";
-        assert_eq!(stalls_note(stalls, true).as_deref(), Some(said));
+        let expected = "the machine woke the emulator late 2 times, by at most 4.5 ms";
+        assert_eq!(stalls_note(stalls, true).as_deref(), Some(expected));
         assert!(stalls_note(stalls, false).unwrap().contains("root"));
         assert_eq!(stalls_note(StallStats::default(), false), None);
     }

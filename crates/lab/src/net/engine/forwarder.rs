@@ -36,8 +36,10 @@ pub(super) fn forward_packets(
     directions: Vec<PathDirection>,
     shared: &EngineShared,
 ) -> Result<EngineReport, LabError> {
+    // This applies to the calling thread only, so it must run here and not in `Engine::start`.
     let has_precedence = raise_thread_priority();
-    let mut carrier = PacketForwarder::new(ports, framing, directions);
+    let mut forwarder = PacketForwarder::new(ports, framing, directions);
+    // The stop descriptor is first: `EngineSleeper` polls only the first one during a flood.
     let mut fds = vec![PollFd::new(&shared.stop, PollFlags::IN)];
     fds.extend(
         ports
@@ -46,25 +48,26 @@ pub(super) fn forward_packets(
     );
     let mut sleeper = EngineSleeper::default();
     loop {
-        carrier.deliver();
-        carrier.do_periodic_work(shared);
+        // Deliveries come before reads, because they have deadlines.
+        forwarder.deliver();
+        forwarder.do_periodic_work(shared);
         sleeper
-            .sleep(&mut fds, carrier.sleep_request(), carrier.clock)
+            .sleep(&mut fds, forwarder.sleep_request(), forwarder.clock)
             .map_err(|error| LabError::system("waiting for packets", error))?;
         if fds.first().is_some_and(is_ready) {
             break;
         }
         for (port, fd) in fds.iter().skip(1).enumerate() {
             if is_ready(fd) {
-                carrier.read(port).map_err(|error| {
+                forwarder.read(port).map_err(|error| {
                     LabError::system("reading from a host's TUN device (was it removed?)", error)
                 })?;
             } else {
-                carrier.note_backlog(port, false);
+                forwarder.note_backlog(port, false);
             }
         }
     }
-    let mut report = carrier.report();
+    let mut report = forwarder.report();
     report
         .notes
         .extend(stalls_note(sleeper.stalls(), has_precedence));
@@ -83,7 +86,7 @@ struct PacketForwarder<'a> {
     directions: Vec<PathDirection>,
     /// Index of the direction from one host to another: a matrix with one row per sending host.
     table: Vec<Option<usize>>,
-    schedule: DeliveryQueue,
+    queue: DeliveryQueue,
     clock: EngineClock,
     /// No delivery before this time, because the kernel had no room.
     blocked_until: Duration,
@@ -94,19 +97,19 @@ struct PacketForwarder<'a> {
     backlog: Duration,
     load: EmulatorLoad,
     /// Frames read and delivered so far.
-    work: u64,
-    tallies: DropCounters,
+    frames_handled: u64,
+    counters: DropCounters,
     /// Buffer for one frame, reused.
     buffer: Vec<u8>,
-    runs: SegmentBatcher,
+    batcher: SegmentBatcher,
 }
 
 impl<'a> PacketForwarder<'a> {
     fn new(ports: &'a [TunPort], framing: TunFraming, directions: Vec<PathDirection>) -> Self {
         let mut table = vec![None; ports.len() * ports.len()];
         for (index, direction) in directions.iter().enumerate() {
-            if let Some(place) = table.get_mut(direction.from * ports.len() + direction.to) {
-                *place = Some(index);
+            if let Some(cell) = table.get_mut(direction.from * ports.len() + direction.to) {
+                *cell = Some(index);
             }
         }
         Self {
@@ -114,31 +117,31 @@ impl<'a> PacketForwarder<'a> {
             framing,
             directions,
             table,
-            schedule: DeliveryQueue::new(MEMORY_LIMIT),
+            queue: DeliveryQueue::new(MEMORY_LIMIT),
             clock: EngineClock::start(),
             blocked_until: Duration::ZERO,
             last_periodic_work: Duration::ZERO,
             behind_since: vec![None; ports.len()],
             backlog: Duration::ZERO,
             load: EmulatorLoad::default(),
-            work: 0,
-            tallies: DropCounters::default(),
+            frames_handled: 0,
+            counters: DropCounters::default(),
             buffer: vec![0; LARGEST_FRAME],
-            runs: SegmentBatcher::default(),
+            batcher: SegmentBatcher::default(),
         }
     }
 
     /// The time until which there is nothing to do without input.
     fn sleep_request(&self) -> SleepRequest {
         let next_periodic = self.last_periodic_work + PERIOD;
-        let due = self.schedule.next_due();
+        let due = self.queue.next_due();
         let until = due.map_or(next_periodic, |due| {
             due.max(self.blocked_until).min(next_periodic)
         });
         let is_unread = self.behind_since.iter().any(Option::is_some);
         SleepRequest {
             until,
-            frames_handled: self.work,
+            frames_handled: self.frames_handled,
             is_behind: is_unread || until <= self.clock.now(),
         }
     }
@@ -181,34 +184,35 @@ impl<'a> PacketForwarder<'a> {
     /// Sends the frame in the buffer, which was just read from `port`, into its direction's link.
     fn handle_frame(&mut self, port: usize, length: usize) {
         let now = self.clock.now();
-        self.work += 1;
+        self.frames_handled += 1;
         let frame = self.buffer.get(..length).unwrap_or_default();
         let packet = match RawPacket::parse(frame, self.framing) {
             Ok(packet) => packet,
             Err(PacketError::Ipv6) => {
-                self.tallies.stray += 1;
+                self.counters.stray += 1;
                 return;
             }
-            Err(unfit) => {
-                tracing::debug!(port, length, %unfit, "dropped a frame");
-                self.tallies.malformed += 1;
+            Err(error) => {
+                tracing::debug!(port, length, %error, "dropped a frame");
+                self.counters.malformed += 1;
                 return;
             }
         };
         let to = packet.destination();
+        // A linear search: a lab has at most 26 hosts.
         let to = self.ports.iter().position(|port| port.address == to);
         let direction = to.and_then(|to| *self.table.get(port * self.ports.len() + to)?);
         let Some(index) = direction else {
-            self.tallies.stray += 1;
+            self.counters.stray += 1;
             return;
         };
-        if !self.schedule.has_room() {
-            self.tallies.overflow += 1;
+        if !self.queue.has_room() {
+            self.counters.overflow += 1;
             return;
         }
         if let Some(direction) = self.directions.get_mut(index) {
-            let (runs, schedule) = (&mut self.runs, &mut self.schedule);
-            direction.send(now, &packet, self.framing, index, runs, schedule);
+            let (batcher, queue) = (&mut self.batcher, &mut self.queue);
+            direction.send(now, &packet, self.framing, index, batcher, queue);
         }
     }
 
@@ -219,7 +223,9 @@ impl<'a> PacketForwarder<'a> {
             if now < self.blocked_until {
                 return;
             }
-            let Some(entry) = self.schedule.pop_due(now) else {
+            // `now` is read for each delivery, so that those that became due meanwhile are
+            // included.
+            let Some(entry) = self.queue.pop_due(now) else {
                 return;
             };
             let delivery = &entry.delivery;
@@ -229,13 +235,14 @@ impl<'a> PacketForwarder<'a> {
             let Some(port) = self.ports.get(direction.to) else {
                 continue;
             };
-            self.work += 1;
+            self.frames_handled += 1;
             match port.device.send(&delivery.frame) {
                 Ok(_) => direction.record_delivery(delivery, now),
                 Err(error) if is_transient(&error) && now < delivery.due + RETRY_LIMIT => {
-                    self.tallies.retries += 1;
+                    self.counters.retries += 1;
+                    // All deliveries wait, so that the order within a direction is kept.
                     self.blocked_until = now + RETRY;
-                    self.schedule.put_back(entry);
+                    self.queue.put_back(entry);
                     return;
                 }
                 Err(error) => {
@@ -253,6 +260,7 @@ impl<'a> PacketForwarder<'a> {
             return;
         }
         self.last_periodic_work = now;
+        // The load needs the maximum since the last call, so the maximum restarts here.
         let backlog = std::mem::take(&mut self.backlog);
         self.load.record(now, processor_time(), backlog);
         let reports = self.reports();
@@ -277,13 +285,13 @@ impl<'a> PacketForwarder<'a> {
             .flat_map(PathDirection::invalid_reasons)
             .collect();
         invalid.extend(self.load.invalid_reason());
-        invalid.extend(self.tallies.invalid_reason());
+        invalid.extend(self.counters.invalid_reason());
         let mut notes: Vec<_> = self
             .directions
             .iter()
             .filter_map(PathDirection::untaken_note)
             .collect();
-        notes.extend(self.tallies.notes());
+        notes.extend(self.counters.notes());
         EngineReport {
             seconds: self.clock.now().as_secs_f64(),
             cpu_seconds: processor_time().as_secs_f64(),

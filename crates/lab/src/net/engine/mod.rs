@@ -74,6 +74,7 @@ impl Engine {
     pub fn start(topology: &Topology, ports: Vec<TunPort>) -> Result<Self, LabError> {
         let framing = framing(topology, &ports)?;
         for port in &ports {
+            // The thread reads until a device is empty, so reads must not block.
             port.device
                 .set_nonblocking(true)
                 .map_err(|error| LabError::system("preparing a TUN device", error))?;
@@ -86,10 +87,10 @@ impl Engine {
             snapshot: Mutex::new(Vec::new()),
         });
         let directions = direction::all_directions(topology);
-        let seen = Arc::clone(&shared);
+        let thread_shared = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("lab-engine".to_owned())
-            .spawn(move || forwarder::forward_packets(&ports, framing, directions, &seen))
+            .spawn(move || forwarder::forward_packets(&ports, framing, directions, &thread_shared))
             .map_err(|error| LabError::system("starting the emulator's thread", error))?;
         Ok(Self {
             shared,
@@ -111,29 +112,29 @@ impl Engine {
     /// # Errors
     /// A device failed while the engine ran.
     pub fn stop(mut self) -> Result<EngineReport, LabError> {
-        self.end().unwrap_or_else(|| Err(broke_down()))
+        self.stop_thread().unwrap_or_else(|| Err(panicked_error()))
     }
 
     /// Stops and joins the thread; `None` if that has happened already.
-    fn end(&mut self) -> Option<Result<EngineReport, LabError>> {
+    fn stop_thread(&mut self) -> Option<Result<EngineReport, LabError>> {
         let thread = self.thread.take()?;
         // The write cannot block: an eventfd accepts counts up to 2^64 - 2, and this one gets a single 1.
         if let Err(error) = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes()) {
             return Some(Err(LabError::system("stopping the emulator", error)));
         }
-        Some(thread.join().unwrap_or_else(|_| Err(broke_down())))
+        Some(thread.join().unwrap_or_else(|_| Err(panicked_error())))
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         // The owner drops the engine without `stop`, so it does not need the report.
-        let _ = self.end();
+        let _ = self.stop_thread();
     }
 }
 
 /// The engine's thread panicked, which is a defect.
-fn broke_down() -> LabError {
+fn panicked_error() -> LabError {
     let source = std::io::Error::other("its thread panicked, which is a defect of the lab");
     LabError::system("running the emulator", source)
 }

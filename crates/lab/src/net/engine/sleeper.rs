@@ -14,7 +14,7 @@ use thread_priority::{
 /// How long before a delivery the engine wakes: about the wake-up latency of a machine.
 const EARLY: Duration = Duration::from_micros(60);
 /// Shortest sleep after which it wakes early, so that busy waiting costs a small part of the time.
-const DEEP: Duration = Duration::from_micros(400);
+const LONG_SLEEP: Duration = Duration::from_micros(400);
 /// Minimum time between two reads during a flood.
 const PAUSE: Duration = Duration::from_micros(50);
 /// More packets than this per [`SPAN`], on average, are a flood.
@@ -48,8 +48,10 @@ impl EngineClock {
 /// the session, because of autogrouping (sched(7)).
 pub(super) fn raise_thread_priority() -> bool {
     // Errors are ignored: the engine works without these, and the lateness shows the effect.
+    // The default slack of 50 us is as long as a wake-up (PR_SET_TIMERSLACK, prctl(2)).
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let _ = rustix::process::setpriority_process(None, -20);
+    // The lowest real-time priority is above all normal threads, and below the kernel's own.
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
     set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, policy).is_ok()
 }
@@ -64,7 +66,7 @@ pub(super) fn raise_thread_priority() -> bool {
 #[derive(Debug, Default)]
 pub(super) struct EngineSleeper {
     /// Time of the last wake-up.
-    woke: Duration,
+    woke_at: Duration,
     flood: FloodDetector,
     stalls: StallStats,
 }
@@ -73,7 +75,7 @@ pub(super) struct EngineSleeper {
 #[derive(Debug, Default)]
 struct FloodDetector {
     /// Start of the current interval, and the number of packets until then.
-    began: (Duration, u64),
+    start: (Duration, u64),
     is_on: bool,
 }
 
@@ -106,17 +108,17 @@ impl EngineSleeper {
     pub(super) fn sleep(
         &mut self,
         fds: &mut [PollFd<'_>],
-        rest: SleepRequest,
+        request: SleepRequest,
         clock: EngineClock,
     ) -> io::Result<()> {
         let now = clock.now();
-        let pause = (self.woke + PAUSE).saturating_sub(now);
-        if self.flood.is_on(now, rest.frames_handled) && !rest.is_behind && !pause.is_zero() {
+        let pause = (self.woke_at + PAUSE).saturating_sub(now);
+        if self.flood.is_on(now, request.frames_handled) && !request.is_behind && !pause.is_zero() {
             let first = fds.len().min(1);
-            ready(&mut fds[..first], pause)?;
+            poll_fds(&mut fds[..first], pause)?;
         }
-        self.wait(fds, rest.until, clock)?;
-        self.woke = clock.now();
+        self.wait(fds, request.until, clock)?;
+        self.woke_at = clock.now();
         Ok(())
     }
 
@@ -126,15 +128,19 @@ impl EngineSleeper {
         until: Duration,
         clock: EngineClock,
     ) -> io::Result<()> {
-        let rest = until.saturating_sub(clock.now());
-        let early = if rest < DEEP { Duration::ZERO } else { EARLY };
-        if ready(fds, rest - early)? {
+        let remaining = until.saturating_sub(clock.now());
+        let early = if remaining < LONG_SLEEP {
+            Duration::ZERO
+        } else {
+            EARLY
+        };
+        if poll_fds(fds, remaining - early)? {
             return Ok(());
         }
         let awake = clock.now();
         if awake < until && until - awake <= EARLY {
-            watch(fds, until, clock)?;
-        } else if !rest.is_zero() {
+            poll_clock(fds, until, clock)?;
+        } else if !remaining.is_zero() {
             self.stalls.note(awake.saturating_sub(until));
         }
         Ok(())
@@ -147,20 +153,20 @@ impl EngineSleeper {
 }
 
 /// Polls without sleeping until the given time, or until a descriptor is ready.
-fn watch(fds: &mut [PollFd<'_>], until: Duration, clock: EngineClock) -> io::Result<()> {
-    while clock.now() < until && !ready(fds, Duration::ZERO)? {}
+fn poll_clock(fds: &mut [PollFd<'_>], until: Duration, clock: EngineClock) -> io::Result<()> {
+    while clock.now() < until && !poll_fds(fds, Duration::ZERO)? {}
     Ok(())
 }
 
 impl FloodDetector {
     /// Whether there is a flood. `work` is the number of packets since the start.
     fn is_on(&mut self, now: Duration, work: u64) -> bool {
-        let (began, before) = self.began;
-        let passed = now.saturating_sub(began);
+        let (start, before) = self.start;
+        let passed = now.saturating_sub(start);
         if passed >= SPAN {
             let spans = passed.as_nanos() / SPAN.as_nanos();
             self.is_on = u128::from(work - before) > u128::from(FLOOD) * spans;
-            self.began = (now, work);
+            self.start = (now, work);
         }
         self.is_on
     }
@@ -176,7 +182,7 @@ impl StallStats {
 }
 
 /// Waits at most `time`; returns whether a descriptor is ready.
-fn ready(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
+fn poll_fds(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
     // Sleeps are at most 100 ms, the interval of the periodic work, so the conversion cannot fail.
     let time = Timespec::try_from(time).unwrap_or(Timespec {
         tv_sec: 1,
@@ -184,6 +190,7 @@ fn ready(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
     });
     match poll(fds, Some(&time)) {
         Ok(count) => Ok(count > 0),
+        // The caller computes the remaining time again.
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -193,7 +200,7 @@ fn ready(fds: &mut [PollFd<'_>], time: Duration) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn rest(until: Duration, work: u64) -> SleepRequest {
+    fn request(until: Duration, work: u64) -> SleepRequest {
         SleepRequest {
             until,
             frames_handled: work,
@@ -209,7 +216,7 @@ mod tests {
             // Short and long sleeps, with and without a flood.
             let until = clock.now() + Duration::from_micros(10) * i;
             let work = if i < 50 { 0 } else { 10_000 * u64::from(i) };
-            sleeper.sleep(&mut [], rest(until, work), clock).unwrap();
+            sleeper.sleep(&mut [], request(until, work), clock).unwrap();
             assert!(clock.now() >= until);
         }
     }
@@ -220,9 +227,9 @@ mod tests {
         let event = rustix::event::eventfd(1, flags).unwrap();
         let mut fds = [PollFd::new(&event, rustix::event::PollFlags::IN)];
         let clock = EngineClock::start();
-        let rest = rest(Duration::from_secs(30), 0);
+        let request = request(Duration::from_secs(30), 0);
         EngineSleeper::default()
-            .sleep(&mut fds, rest, clock)
+            .sleep(&mut fds, request, clock)
             .unwrap();
         assert!(clock.now() < Duration::from_secs(10));
         assert!(!fds[0].revents().is_empty());

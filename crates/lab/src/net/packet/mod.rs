@@ -56,7 +56,7 @@ pub(crate) enum PacketError {
 pub(crate) struct RawPacket<'a> {
     offload: Option<VirtioNetHeader>,
     bytes: &'a [u8],
-    cut: Option<SegmentLayout>,
+    layout: Option<SegmentLayout>,
 }
 
 /// How a super-packet divides into segments.
@@ -93,7 +93,7 @@ impl<'a> RawPacket<'a> {
             }
         };
         let ip_header = ip_header_length(bytes)?;
-        let cut = match offload {
+        let layout = match offload {
             Some(offload) if offload.is_super_packet() => {
                 Some(segment_layout(&offload, bytes, ip_header)?)
             }
@@ -102,7 +102,7 @@ impl<'a> RawPacket<'a> {
         Ok(Self {
             offload,
             bytes,
-            cut,
+            layout,
         })
     }
 
@@ -114,26 +114,26 @@ impl<'a> RawPacket<'a> {
 
     /// Number of segments, at least 1.
     pub(crate) fn segments(&self) -> usize {
-        match self.cut {
+        match self.layout {
             None => 1,
-            Some(cut) => (self.bytes.len() - cut.headers).div_ceil(cut.segment),
+            Some(layout) => (self.bytes.len() - layout.headers).div_ceil(layout.segment),
         }
     }
 
     /// Length of segment `index` as a separate IP packet, with headers, bytes.
     pub(crate) fn segment_bytes(&self, index: usize) -> u32 {
-        let bytes = match self.cut {
+        let bytes = match self.layout {
             None => self.bytes.len(),
-            Some(cut) => cut.headers + self.payload(cut, index..index + 1).len(),
+            Some(layout) => layout.headers + self.payload(layout, index..index + 1).len(),
         };
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
     /// The payload of some segments.
-    fn payload(&self, cut: SegmentLayout, segments: std::ops::Range<usize>) -> &'a [u8] {
-        let payload = self.bytes.get(cut.headers..).unwrap_or_default();
-        let end = (segments.end * cut.segment).min(payload.len());
-        let start = (segments.start * cut.segment).min(end);
+    fn payload(&self, layout: SegmentLayout, segments: std::ops::Range<usize>) -> &'a [u8] {
+        let payload = self.bytes.get(layout.headers..).unwrap_or_default();
+        let end = (segments.end * layout.segment).min(payload.len());
+        let start = (segments.start * layout.segment).min(end);
         payload.get(start..end).unwrap_or_default()
     }
 }
@@ -150,6 +150,7 @@ fn ip_header_length(packet: &[u8]) -> Result<usize, PacketError> {
     }
     let header = usize::from(first & 0x0f) * 4;
     let total = usize::from(read_u16(packet, 2).unwrap_or(0));
+    // A frame may be longer than the packet (padding), but not shorter.
     if header < SMALLEST_IP_HEADER || total < header || total > packet.len() {
         return Err(PacketError::Malformed("inconsistent IP lengths"));
     }
@@ -184,10 +185,10 @@ fn segment_layout(
         return Err(PacketError::Malformed("super-packet with a wrong length"));
     }
     // Virtio 1.2 section 5.1.6.2.1: with segmentation the device always computes the checksum.
-    let place = (usize::from(offload.checksum_start), offload.checksum_offset);
+    let field = (usize::from(offload.checksum_start), offload.checksum_offset);
     if offload.gso_size == 0
         || !offload.needs_checksum()
-        || place != (ip_header, transport.checksum_offset())
+        || field != (ip_header, transport.checksum_offset())
     {
         return Err(PacketError::Malformed(
             "super-packet with an invalid virtio-net header",
@@ -219,7 +220,7 @@ fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
 
 /// Writes a big-endian 16-bit number at offset `at`, if there is room.
 fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
-    if let Some(place) = bytes.get_mut(at..at + 2) {
-        place.copy_from_slice(&value.to_be_bytes());
+    if let Some(field) = bytes.get_mut(at..at + 2) {
+        field.copy_from_slice(&value.to_be_bytes());
     }
 }

@@ -94,7 +94,7 @@ impl TestPacketSpec {
     }
 }
 
-fn recipe() -> impl Strategy<Value = TestPacketSpec> {
+fn spec() -> impl Strategy<Value = TestPacketSpec> {
     let numbers = (any::<u16>(), any::<u32>(), any::<u8>(), 1_u16..1500);
     let payload = prop::collection::vec(any::<u8>(), 1..6_000);
     (any::<bool>(), 0_usize..3, 0_usize..10, numbers, payload).prop_map(
@@ -130,32 +130,32 @@ fn has_valid_checksums(packet: &[u8]) -> bool {
 }
 
 /// Checks that a frame is a valid packet with these segments; returns its payload.
-fn check(frame: &[u8], recipe: &TestPacketSpec, segments: Range<usize>) -> Vec<u8> {
+fn check(frame: &[u8], spec: &TestPacketSpec, segments: Range<usize>) -> Vec<u8> {
     let (offload, packet) = VirtioNetHeader::decode(frame).unwrap();
-    let headers = recipe.ip_header() + recipe.header();
+    let headers = spec.ip_header() + spec.header();
     assert_eq!(read_u16(packet, 2).map(usize::from), Some(packet.len()));
     assert!(offload.needs_checksum());
-    assert_eq!(usize::from(offload.checksum_start), recipe.ip_header());
+    assert_eq!(usize::from(offload.checksum_start), spec.ip_header());
     if segments.len() == 1 {
         assert_eq!((offload.segmentation_type(), offload.gso_size), (0, 0));
-    } else if segments.len() < recipe.segments() {
+    } else if segments.len() < spec.segments() {
         assert!(offload.is_super_packet());
-        assert_eq!(offload.gso_size, recipe.gso_size);
+        assert_eq!(offload.gso_size, spec.gso_size);
         assert_eq!(usize::from(offload.header_length), headers);
     }
     let step = u16::try_from(segments.start).unwrap();
-    let id = recipe.identification.wrapping_add(step);
+    let id = spec.identification.wrapping_add(step);
     assert_eq!(read_u16(packet, 4), Some(id));
-    let at = recipe.ip_header();
-    if recipe.is_tcp {
-        let skipped = u32::from(step) * u32::from(recipe.gso_size);
-        let sequence = recipe.sequence.wrapping_add(skipped);
+    let at = spec.ip_header();
+    if spec.is_tcp {
+        let skipped = u32::from(step) * u32::from(spec.gso_size);
+        let sequence = spec.sequence.wrapping_add(skipped);
         assert_eq!(packet[at + 4..at + 8], sequence.to_be_bytes());
-        let mut flags = recipe.flags;
+        let mut flags = spec.flags;
         if segments.start > 0 {
             flags &= !0x80;
         }
-        if segments.end < recipe.segments() {
+        if segments.end < spec.segments() {
             flags &= !0x09;
         }
         assert_eq!(packet[at + 13], flags);
@@ -166,7 +166,7 @@ fn check(frame: &[u8], recipe: &TestPacketSpec, segments: Range<usize>) -> Vec<u
         );
     }
     let mut sent = packet.to_vec();
-    complete_checksum(&mut sent, at, recipe.checksum_at());
+    complete_checksum(&mut sent, at, spec.checksum_at());
     assert!(has_valid_checksums(&sent));
     packet[headers..].to_vec()
 }
@@ -187,68 +187,68 @@ fn ranges(count: usize, lengths: &[usize]) -> Vec<Range<usize>> {
 proptest! {
     #[test]
     fn extracted_segments_are_valid_and_give_the_same_payload(
-        recipe in recipe(),
+        spec in spec(),
         lengths in prop::collection::vec(1_usize..20, 1..8),
     ) {
-        let frame = recipe.frame();
+        let frame = spec.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         prop_assert_eq!(packet.destination(), Ipv4Addr::new(10, 99, 0, 2));
-        prop_assert_eq!(packet.segments(), recipe.segments());
+        prop_assert_eq!(packet.segments(), spec.segments());
         let mut stream = Vec::new();
-        for range in ranges(recipe.segments(), &lengths) {
-            let piece = packet.frame_of_segments(range.clone());
-            prop_assert_eq!(piece.capacity(), piece.len());
-            let payload = check(&piece, &recipe, range.clone());
-            prop_assert_eq!(&payload, recipe.bytes_of(range));
+        for range in ranges(spec.segments(), &lengths) {
+            let frame_part = packet.frame_of_segments(range.clone());
+            prop_assert_eq!(frame_part.capacity(), frame_part.len());
+            let payload = check(&frame_part, &spec, range.clone());
+            prop_assert_eq!(&payload, spec.bytes_of(range));
             stream.extend(payload);
         }
-        prop_assert_eq!(stream, recipe.payload);
+        prop_assert_eq!(stream, spec.payload);
     }
 
     #[test]
-    fn an_extracted_frame_divides_like_the_super_packet(recipe in recipe(), a in 0_usize..40, b in 1_usize..40) {
-        let frame = recipe.frame();
+    fn an_extracted_frame_divides_like_the_super_packet(spec in spec(), a in 0_usize..40, b in 1_usize..40) {
+        let frame = spec.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         let start = a.min(packet.segments() - 1);
         let range = start..(start + b).min(packet.segments());
-        let piece = packet.frame_of_segments(range.clone());
-        let piece = RawPacket::parse(&piece, TunFraming::Offloaded).unwrap();
-        prop_assert_eq!(piece.segments(), range.len());
+        let frame_part = packet.frame_of_segments(range.clone());
+        let frame_part = RawPacket::parse(&frame_part, TunFraming::Offloaded).unwrap();
+        prop_assert_eq!(frame_part.segments(), range.len());
         for (inner, outer) in range.enumerate() {
-            prop_assert_eq!(piece.segment_bytes(inner), packet.segment_bytes(outer));
-            let one = piece.frame_of_segments(inner..inner + 1);
+            prop_assert_eq!(frame_part.segment_bytes(inner), packet.segment_bytes(outer));
+            let one = frame_part.frame_of_segments(inner..inner + 1);
             prop_assert_eq!(one.len() - VirtioNetHeader::SIZE, packet.segment_bytes(outer) as usize);
-            check(&one, &recipe, outer..outer + 1);
+            check(&one, &spec, outer..outer + 1);
         }
     }
 
     #[test]
     fn corruption_changes_one_payload_byte_and_keeps_checksums_valid(
-        recipe in recipe(),
+        spec in spec(),
         choice in any::<u64>(),
     ) {
-        let before = recipe.finished();
+        let before = spec.finished();
         let mut after = before.clone();
         prop_assert!(corrupt_payload(&mut after, TunFraming::Plain, choice));
         prop_assert!(has_valid_checksums(&before) && has_valid_checksums(&after));
-        let sum = recipe.checksum_at();
+        let sum = spec.checksum_at();
         let differs = |at: &usize| before[*at] != after[*at] && *at != sum && *at != sum + 1;
         let changed: Vec<_> = (0..before.len()).filter(differs).collect();
         prop_assert_eq!(changed.len(), 1);
-        prop_assert!(changed[0] >= recipe.ip_header() + recipe.header());
+        prop_assert!(changed[0] >= spec.ip_header() + spec.header());
     }
 
     #[test]
-    fn corruption_does_not_change_a_partial_checksum(recipe in recipe(), choice in any::<u64>()) {
-        let frame = recipe.frame();
+    fn corruption_does_not_change_a_partial_checksum(spec in spec(), choice in any::<u64>()) {
+        let frame = spec.frame();
         let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
         let before = packet.frame_of_segments(0..1);
         let mut after = before.clone();
         prop_assert!(corrupt_payload(&mut after, TunFraming::Offloaded, choice));
         let different = before.iter().zip(&after).filter(|(b, a)| b != a).count();
         prop_assert_eq!(different, 1);
-        let changed = check(&after, &recipe, 0..1);
-        prop_assert!(changed != recipe.bytes_of(0..1));
+        let changed = check(&after, &spec, 0..1);
+        prop_assert!(changed != spec.bytes_of(0..1));
     }
 
     #[test]
@@ -265,12 +265,12 @@ proptest! {
     /// Nearly valid packets reach code that random bytes do not.
     #[test]
     fn damaged_packets_do_not_panic(
-        recipe in recipe(),
+        spec in spec(),
         damage in prop::collection::vec((0_usize..70, any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
         choice in any::<u64>(),
     ) {
-        let mut frame = recipe.frame();
+        let mut frame = spec.frame();
         for (at, byte) in damage {
             if let Some(place) = frame.get_mut(at) {
                 *place = byte;
@@ -281,9 +281,9 @@ proptest! {
             if let Ok(packet) = RawPacket::parse(frame, TunFraming::Offloaded) {
                 let count = packet.segments();
                 for range in ranges(count, &[count / 2 + 1]) {
-                    let piece = packet.frame_of_segments(range.clone());
-                    prop_assert!(piece.len() <= frame.len());
-                    RawPacket::parse(&piece, TunFraming::Offloaded).unwrap();
+                    let frame_part = packet.frame_of_segments(range.clone());
+                    prop_assert!(frame_part.len() <= frame.len());
+                    RawPacket::parse(&frame_part, TunFraming::Offloaded).unwrap();
                 }
             }
             corrupt_payload(frame, TunFraming::Offloaded, choice);

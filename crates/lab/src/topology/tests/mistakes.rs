@@ -158,8 +158,8 @@ fn address_variables_are_upper_case() {
 
 #[test]
 fn errors_name_the_option_or_the_file() {
-    let message = |shorthand: NetworkOptions| {
-        let error = Topology::from_options(None, &shorthand).unwrap_err();
+    let message = |options: NetworkOptions| {
+        let error = Topology::from_options(None, &options).unwrap_err();
         error.to_string()
     };
     let blank = NetworkOptions::default;

@@ -1,7 +1,7 @@
 mod mistakes;
 mod properties;
 
-use std::path::Path as FilePath;
+use std::path::Path;
 use std::time::Duration;
 
 use sim::link::{Loss, Queue, Reorder};
@@ -10,11 +10,11 @@ use units::Rate;
 use super::*;
 
 fn parse(text: &str) -> Topology {
-    Topology::parse(text, FilePath::new("")).unwrap()
+    Topology::parse(text, Path::new("")).unwrap()
 }
 
 fn refused(text: &str) -> String {
-    let error = Topology::parse(text, FilePath::new("")).unwrap_err();
+    let error = Topology::parse(text, Path::new("")).unwrap_err();
     let message = error.to_string();
     assert!(matches!(error, LabError::Usage(_)), "{error:?}");
     assert!(!message.contains('\n'), "{message:?}");
@@ -180,7 +180,7 @@ fn options_override_a_file() {
     let text = "seed = 3\n[default]\nrtt = '20ms'\n[hosts.a]\ncc = 'reno'\n[hosts.b]\n\
                 [[paths]]\nbetween = ['a', 'b']\nforward.rate = '1mbit'\nforward.delay = '7ms'";
     std::fs::write(&file, text).unwrap();
-    let shorthand = NetworkOptions {
+    let options = NetworkOptions {
         rtt: Some("100ms".into()),
         rate: Some("1gbit".into()),
         loss: Some("0.5%".into()),
@@ -191,7 +191,7 @@ fn options_override_a_file() {
         offload: Some(false),
         ..NetworkOptions::default()
     };
-    let topology = Topology::from_options(Some(&file), &shorthand).unwrap();
+    let topology = Topology::from_options(Some(&file), &options).unwrap();
     let path = &topology.paths[0];
     assert_eq!(path.forward, path.back);
     assert_eq!(path.forward.rate, rate(1_000_000_000));

@@ -42,7 +42,7 @@ proptest! {
             Vec::from_iter(lines).join("\n"),
             Vec::from_iter(special).join("\n"),
         );
-        if let Ok(topology) = Topology::parse(&text, FilePath::new("")) {
+        if let Ok(topology) = Topology::parse(&text, Path::new("")) {
             prop_assert_eq!(parse(&topology.to_toml()), topology);
         }
     }
@@ -51,7 +51,7 @@ proptest! {
     fn any_text_is_parsed_or_refused_with_one_line(
         text in "\\PC*|([a-z_.]{1,9} ?= ?[0-9a-z'\"{},.%-]{0,12}\n|\\[{1,2}(default|paths|hosts\\.[a-c]|x)\\]{1,2}\n){0,8}"
     ) {
-        if let Err(error) = Topology::parse(&text, FilePath::new("/nonexistent")) {
+        if let Err(error) = Topology::parse(&text, Path::new("/nonexistent")) {
             prop_assert!(!error.to_string().contains('\n'));
         }
     }
@@ -59,7 +59,7 @@ proptest! {
     #[test]
     fn any_option_is_parsed_or_refused_with_one_line(value in any::<String>()) {
         let some = || Some(value.clone());
-        for shorthand in [
+        for options in [
             NetworkOptions { rtt: some(), ..NetworkOptions::default() },
             NetworkOptions { rate: some(), ..NetworkOptions::default() },
             NetworkOptions { loss: some(), ..NetworkOptions::default() },
@@ -68,7 +68,7 @@ proptest! {
             NetworkOptions { cc: some(), ..NetworkOptions::default() },
             NetworkOptions { sysctls: vec![value.clone()], ..NetworkOptions::default() },
         ] {
-            if let Err(error) = Topology::from_options(None, &shorthand) {
+            if let Err(error) = Topology::from_options(None, &options) {
                 prop_assert!(!error.to_string().contains('\n'));
             }
         }

@@ -25,7 +25,7 @@ pub(super) struct PathDirection {
     /// The shortest propagation delay during the run.
     delay: Duration,
     /// How long segments may wait for each other to be delivered together.
-    quantum: Duration,
+    batching_interval: Duration,
     /// Created at the first delivery: with many hosts most pairs never communicate.
     lateness: Option<LatenessStats>,
     delivered: u64,
@@ -52,7 +52,7 @@ pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
                 // Each direction has its own seed; otherwise all would lose the same packets.
                 link: Link::new(conditions.clone(), splitmix::nth(topology.seed, index)),
                 delay,
-                quantum: batching_interval(delay),
+                batching_interval: batching_interval(delay),
                 lateness: None,
                 delivered: 0,
                 delivered_bytes: 0,
@@ -81,12 +81,12 @@ impl PathDirection {
         packet: &RawPacket<'_>,
         framing: TunFraming,
         index: usize,
-        runs: &mut SegmentBatcher,
-        schedule: &mut DeliveryQueue,
+        batcher: &mut SegmentBatcher,
+        queue: &mut DeliveryQueue,
     ) {
-        runs.begin(self.quantum);
+        batcher.begin(self.batching_interval);
         for segment in 0..packet.segments() {
-            let held = self.link.counters().reordered;
+            let reordered_before = self.link.counters().reordered;
             let fate = self.link.offer(now, packet.segment_bytes(segment));
             if let PacketFate::Delivered {
                 arrives_at: at,
@@ -95,31 +95,31 @@ impl PathDirection {
                 ..
             } = fate
             {
-                runs.push(SegmentArrival {
+                batcher.push(SegmentArrival {
                     index: segment,
                     at,
                     again,
                     corrupt,
-                    is_held: self.link.counters().reordered != held,
+                    is_held: self.link.counters().reordered != reordered_before,
                 });
             }
         }
-        for run in runs.batches() {
-            let mut frame = packet.frame_of_segments(run.segments.clone());
-            if let Some(choice) = run.corrupt
+        for batch in batcher.batches() {
+            let mut frame = packet.frame_of_segments(batch.segments.clone());
+            if let Some(choice) = batch.corrupt
                 && corrupt_payload(&mut frame, framing, choice)
-                && !run.is_copy
+                && !batch.is_copy
             {
                 self.corrupted += 1;
             }
-            let bytes = run.segments.clone();
-            schedule.push(PendingDelivery {
+            let bytes = batch.segments.clone();
+            queue.push(PendingDelivery {
                 direction: index,
-                first: run.first,
-                due: run.last,
-                packets: u32::try_from(run.segments.len()).unwrap_or(u32::MAX),
+                first: batch.first,
+                due: batch.last,
+                packets: u32::try_from(batch.segments.len()).unwrap_or(u32::MAX),
                 bytes: bytes.map(|s| u64::from(packet.segment_bytes(s))).sum(),
-                is_copy: run.is_copy,
+                is_copy: batch.is_copy,
                 frame,
             });
         }
@@ -154,6 +154,7 @@ impl PathDirection {
     pub(super) fn report(&self) -> Option<DirectionReport> {
         let link = self.link.counters();
         let quantile = |part| self.lateness.as_ref().map_or(0.0, |l| l.quantile(part));
+        // Directions without traffic are left out: a lab of 26 hosts has 650 directions.
         (link.packets > 0).then(|| DirectionReport {
             from: self.names.0.clone(),
             to: self.names.1.clone(),

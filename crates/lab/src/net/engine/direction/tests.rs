@@ -27,7 +27,7 @@ fn super_packet(first: u32, segments: u32) -> Vec<u8> {
 }
 
 /// The numbers of the segments in a frame.
-fn names(frame: &[u8]) -> std::ops::Range<u32> {
+fn numbers(frame: &[u8]) -> std::ops::Range<u32> {
     let sequence = frame[34..38].try_into().unwrap();
     let first = u32::from_be_bytes(sequence) / SEGMENT;
     let packet = RawPacket::parse(frame, TunFraming::Offloaded).unwrap();
@@ -89,12 +89,12 @@ fn expected_arrivals(
 ) -> Vec<Option<ExpectedArrival>> {
     let mut link = Link::new(conditions.clone(), splitmix::nth(5, 0));
     let mut now = Duration::ZERO;
-    let mut told = Vec::new();
+    let mut expected = Vec::new();
     for (gap, segments) in sizes {
         now += Duration::from_micros(*gap);
         for _ in 0..*segments {
             let held = link.counters().reordered;
-            told.push(match link.offer(now, 40 + SEGMENT) {
+            expected.push(match link.offer(now, 40 + SEGMENT) {
                 PacketFate::Delivered {
                     arrives_at: at,
                     duplicate_at: again,
@@ -108,7 +108,7 @@ fn expected_arrivals(
             });
         }
     }
-    told
+    expected
 }
 
 proptest! {
@@ -119,42 +119,42 @@ proptest! {
         sizes in prop::collection::vec((0_u64..2000, 1_u32..45), 1..12),
     ) {
         let mut direction = direction(&conditions);
-        let (mut runs, mut schedule) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
+        let (mut batcher, mut queue) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
         let (mut now, mut next) = (Duration::ZERO, 0);
         for (gap, segments) in &sizes {
             now += Duration::from_micros(*gap);
             let frame = super_packet(next, *segments);
             next += segments;
             let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
-            direction.send(now, &packet, TunFraming::Offloaded, 0, &mut runs, &mut schedule);
+            direction.send(now, &packet, TunFraming::Offloaded, 0, &mut batcher, &mut queue);
         }
-        let told = expected_arrivals(&conditions, &sizes);
-        let mut times = vec![0; told.len()];
+        let expected = expected_arrivals(&conditions, &sizes);
+        let mut times = vec![0; expected.len()];
         let mut in_turn = Vec::new();
         let mut before = Duration::ZERO;
-        while let Some(entry) = schedule.pop_due(Duration::MAX) {
+        while let Some(entry) = queue.pop_due(Duration::MAX) {
             let delivery = entry.delivery;
-            let segments = names(&delivery.frame);
+            let segments = numbers(&delivery.frame);
             prop_assert_eq!(delivery.packets as usize, segments.len());
             prop_assert_eq!(delivery.bytes, u64::from(delivery.packets * (40 + SEGMENT)));
             prop_assert!(delivery.due >= before);
             before = delivery.due;
-            for name in segments {
-                times[name as usize] += 1;
-                let promise = told[name as usize].expect("it was lost");
-                prop_assert!(delivery.due >= promise.at, "early");
-                prop_assert!(delivery.due - promise.at <= batching_interval(conditions.delay), "late");
-                if !promise.is_held && !delivery.is_copy {
-                    in_turn.push(name);
+            for number in segments {
+                times[number as usize] += 1;
+                let arrival = expected[number as usize].expect("it was lost");
+                prop_assert!(delivery.due >= arrival.at, "early");
+                prop_assert!(delivery.due - arrival.at <= batching_interval(conditions.delay), "late");
+                if !arrival.is_held && !delivery.is_copy {
+                    in_turn.push(number);
                 }
             }
             direction.record_delivery(&delivery, delivery.due);
         }
         prop_assert!(in_turn.is_sorted());
-        let expected = told.iter().map(|p| p.map_or(0, |p| 1 + i32::from(p.is_copied)));
-        prop_assert_eq!(times, expected.collect::<Vec<_>>());
+        let expected_times = expected.iter().map(|p| p.map_or(0, |p| 1 + i32::from(p.is_copied)));
+        prop_assert_eq!(times, expected_times.collect::<Vec<_>>());
         let report = direction.report().unwrap();
-        let arrived = told.iter().flatten().count() as u64;
+        let arrived = expected.iter().flatten().count() as u64;
         prop_assert_eq!(report.delivered, arrived);
         prop_assert_eq!(report.packets, arrived + report.losses + report.queue_drops);
         prop_assert_eq!(direction.invalid_reasons(), Vec::<String>::new());
@@ -180,7 +180,7 @@ fn conditions_of_loss(loss: f64) -> Conditions {
 #[test]
 fn packets_that_the_receiver_refuses_do_not_count_as_delivered() {
     let mut direction = direction(&conditions_of_loss(0.0));
-    let (mut runs, mut schedule) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
+    let (mut batcher, mut queue) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
     let frame = super_packet(0, 3);
     let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
     let now = Duration::ZERO;
@@ -189,11 +189,11 @@ fn packets_that_the_receiver_refuses_do_not_count_as_delivered() {
         &packet,
         TunFraming::Offloaded,
         0,
-        &mut runs,
-        &mut schedule,
+        &mut batcher,
+        &mut queue,
     );
     assert_eq!(direction.untaken_note(), None);
-    let entry = schedule.pop_due(Duration::MAX).unwrap();
+    let entry = queue.pop_due(Duration::MAX).unwrap();
     direction.record_refusal(&entry.delivery);
     let report = direction.report().unwrap();
     assert_eq!((report.packets, report.delivered), (3, 0));
