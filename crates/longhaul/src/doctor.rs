@@ -48,9 +48,9 @@ const SWITCHES: [(&str, &str, &str); 4] = [
 /// A setting of [`SWITCHES`] that is off.
 struct WrongSysctl {
     name: &'static str,
-    right: &'static str,
+    recommended: &'static str,
     now: String,
-    cost: &'static str,
+    effect: &'static str,
 }
 
 /// Everything that the doctor reports.
@@ -100,14 +100,14 @@ fn setting(name: &str) -> Option<String> {
 }
 
 fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl> {
-    let wrong_sysctls = SWITCHES.iter().filter_map(|&(name, right, cost)| {
+    let wrong_sysctls = SWITCHES.iter().filter_map(|&(name, recommended, effect)| {
         // Only 0 is off: tcp_timestamps is also on with 2, without random offsets (tcp(7)).
         let now = read(name).filter(|now| now == "0")?;
         Some(WrongSysctl {
             name,
-            right,
+            recommended,
             now,
-            cost,
+            effect,
         })
     });
     wrong_sysctls.collect()
@@ -116,20 +116,20 @@ fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl>
 impl DoctorFindings {
     fn text(&self) -> String {
         let mut lines = self.limits();
-        for wrong_sysctls in &self.wrong_sysctls {
+        for sysctl in &self.wrong_sysctls {
             lines.push(format!(
                 "sysctl -w net.ipv4.{}={} (now {}): {}",
-                wrong_sysctls.name, wrong_sysctls.right, wrong_sysctls.now, wrong_sysctls.cost
+                sysctl.name, sysctl.recommended, sysctl.now, sysctl.effect
             ));
         }
         lines.push("Rate of one stream with `--buffer auto` at both ends:".to_owned());
-        for (path, reach) in &self.paths {
+        for (path, rates) in &self.paths {
             lines.push(format!(
                 "  {} at {} RTT: sends {}, receives {}",
                 show::bits(path.rate_bps),
                 show::time(path.rtt),
-                show::bits(reach.send_bps),
-                show::bits(reach.receive_bps),
+                show::bits(rates.send_bps),
+                show::bits(rates.receive_bps),
             ));
         }
         let advice = self.advice();
@@ -196,7 +196,7 @@ impl DoctorFindings {
     fn advice(&self) -> &[SysctlAdvice] {
         self.paths
             .last()
-            .map_or(&[], |(_, reach)| reach.advice.as_slice())
+            .map_or(&[], |(_, rates)| rates.advice.as_slice())
     }
 
     fn json(&self) -> Value {
@@ -210,14 +210,14 @@ impl DoctorFindings {
             "congestion_control": self.congestion,
             "available": self.available,
             "settable": self.settable,
-            "wrong": self.wrong_sysctls.iter().map(|wrong_sysctls| json!({
-                "sysctl": format!("net.ipv4.{}", wrong_sysctls.name),
-                "now": wrong_sysctls.now, "value": wrong_sysctls.right, "why": wrong_sysctls.cost,
+            "wrong": self.wrong_sysctls.iter().map(|sysctl| json!({
+                "sysctl": format!("net.ipv4.{}", sysctl.name),
+                "now": sysctl.now, "value": sysctl.recommended, "why": sysctl.effect,
             })).collect::<Vec<_>>(),
-            "paths": self.paths.iter().map(|(path, reach)| json!({
+            "paths": self.paths.iter().map(|(path, rates)| json!({
                 "rate_bps": path.rate_bps, "rtt_seconds": path.rtt.as_secs_f64(),
-                "send_bps": reach.send_bps, "receive_bps": reach.receive_bps,
-                "advice": reach.advice.iter().map(|a| json!({
+                "send_bps": rates.send_bps, "receive_bps": rates.receive_bps,
+                "advice": rates.advice.iter().map(|a| json!({
                     "sysctl": a.sysctl, "now": a.now, "value": a.value,
                     "from_bps": a.from_bps, "to_bps": a.to_bps,
                 })).collect::<Vec<_>>(),

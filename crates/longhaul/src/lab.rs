@@ -17,8 +17,8 @@ const INVALID: u8 = 9;
 /// Runs a verb of the lab; returns the exit code.
 pub(crate) fn run(verb: LabVerb) -> u8 {
     // These verbs run inside a lab and return a program's exit code, as a shell does.
-    let starts = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
-    if !starts && !matches!(verb, LabVerb::Cell { .. }) {
+    let runs_program = matches!(verb, LabVerb::Exec(_) | LabVerb::Init { .. });
+    if !runs_program && !matches!(verb, LabVerb::Cell { .. }) {
         // Removes what a killed lab left behind. Not inside a lab: that one is still running.
         lab::experiment::sweep();
         lab::net::recover();
@@ -38,10 +38,10 @@ pub(crate) fn run(verb: LabVerb) -> u8 {
     };
     result.unwrap_or_else(|error| {
         print_to_stderr(&format!("longhaul lab: {error}"));
-        let as_a_shell = starts
+        let start_failure = runs_program
             .then(|| lab::net::start_failure_code(&error))
             .flatten();
-        as_a_shell.unwrap_or_else(|| exit_code(&error))
+        start_failure.unwrap_or_else(|| exit_code(&error))
     })
 }
 

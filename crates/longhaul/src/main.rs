@@ -174,10 +174,10 @@ fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
 fn log_to_stderr(format: LogFormat, level: &str) {
     let filter = std::env::var("RUST_LOG")
         .ok()
-        .and_then(|wanted| wanted.parse::<Targets>().ok())
+        .and_then(|value| value.parse::<Targets>().ok())
         .or_else(|| level.parse().ok())
         .unwrap_or_default();
-    let form = match format {
+    let escaping = match format {
         LogFormat::Text => LogEscaping::Text,
         LogFormat::Json => LogEscaping::Json,
     };
@@ -186,7 +186,7 @@ fn log_to_stderr(format: LogFormat, level: &str) {
         .with_target(false)
         // Colours are escape sequences, which the log writer would escape.
         .with_ansi(false)
-        .with_writer(move || LogWriter::new(form, std::io::stderr()));
+        .with_writer(move || LogWriter::new(escaping, std::io::stderr()));
     // It fails only if a subscriber is set already, and each process calls this once.
     let _ = match format {
         LogFormat::Text => builder.finish().with(filter).try_init(),

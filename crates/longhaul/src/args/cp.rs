@@ -37,35 +37,35 @@ pub(crate) struct CpArgs {
     recursive: bool,
     /// Number of parallel streams. `auto` adjusts it while data moves. `mi`, `mi+` and `aimd` adjust it
     /// after each chunk of the file, from goodput and round-trip time only (Ito, Ohsaki and Imase, 2008)
-    #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parallelism)]
+    #[arg(short = 'p', long = "parallel", value_name = "N|auto|mi|mi+|aimd", default_value = "auto", value_parser = parse_parallelism)]
     parallelism: Parallelism,
     /// Maximum number of streams per file with `-p auto`, `mi`, `mi+` and `aimd`: 1 to 256
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = max_streams)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = parse_max_streams)]
     max_streams: u32,
     /// Parameters of `-p mi`, `mi+` and `aimd`. The defaults are those of the paper: n0=1, eta=0.8,
     /// gamma=2, alpha=2, beta=0.5, delta=10s, rho=0.1. Two more settle points that the paper leaves
     /// open. rtt=flowing measures the round-trip time while data flows, rtt=between does so between
     /// chunks. optimum=both uses both terms of equation 1 for `mi+`, optimum=second only the second.
     /// The first value of each is the default
-    #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = autopar)]
+    #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = parse_autopar)]
     autopar: ChunkParameters,
     /// Socket buffer sizes. `auto` lets the kernel tune them and sets larger ones where the kernel's
     /// limit is too small for the path; `kernel` leaves them to the kernel; `drs` and `drs1` are
     /// dynamic right-sizing as published in 2004 and 2003; SIZE sets a fixed size
-    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = buffer)]
+    #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = parse_buffer)]
     buffer: SocketBuffers,
     /// How often the receiver estimates the bandwidth with `--buffer drs`: `adaptive` (in proportion to
     /// the round-trip time) or a time such as 100ms
-    #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = interval)]
+    #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = parse_drs_interval)]
     drs_interval: DrsInterval,
     /// TCP congestion control of the sender. `auto` switches to a loss-tolerant one if the path loses
     /// packets without congestion and the sending system permits it; `system` keeps the system default;
     /// NAME selects one, such as `bbr`. A longhaul server that sends is asked to use it; other servers
     /// use their own
-    #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = congestion)]
+    #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = parse_congestion)]
     cc: CongestionChoice,
     /// Transfer mode: `s` (stream), `e` (extended block, MODE E), or `auto`
-    #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = mode)]
+    #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = parse_mode)]
     mode: ModeChoice,
     /// Start at this byte of the source
     #[arg(long, value_name = "N", value_parser = units::size)]
@@ -78,14 +78,14 @@ pub(crate) struct CpArgs {
     resume: bool,
     /// Checksum to verify each file with: `auto` (the cheapest that both ends support), `none` (not
     /// verified: only the sizes are compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
-    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = verify)]
+    #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = parse_verify)]
     verify: VerifyMode,
     /// Maximum rate of all files together in bits per second (`100M`; a number below 1000 needs a
     /// unit). Not possible for third-party transfers, whose data does not pass through this machine
-    #[arg(long, value_name = "RATE", value_parser = values::bytes_per_second)]
+    #[arg(long, value_name = "RATE", value_parser = values::parse_bytes_per_second)]
     limit_rate: Option<u64>,
     /// Give up after this many seconds without data or a reply
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::wait)]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
     /// Number of retries after a lost connection; each continues from the data that is safe
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -93,7 +93,7 @@ pub(crate) struct CpArgs {
     /// Symbolic links in a copied tree: `skip` skips each one with a notice; `follow` copies the file or
     /// directory that it points to, except for loops; `copy` creates the same link if it points into
     /// the tree
-    #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = links)]
+    #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = parse_links)]
     links: SymlinkPolicy,
     /// Do not replace existing destination files. A warning names each one that is older than its
     /// source or differs from it in size. The exit code does not depend on them
@@ -104,25 +104,25 @@ pub(crate) struct CpArgs {
     #[arg(long)]
     wait: bool,
     /// Number of files copied at the same time, 1 to 64
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = concurrency)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = parse_concurrency)]
     concurrency: usize,
     /// Local ports for data connections that servers open (active mode)
-    #[arg(long, value_name = "LO-HI", value_parser = values::port_range)]
+    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range)]
     data_ports: Option<(u16, u16)>,
     /// Connect to the data address that the server announces, even if it is another host. Servers
     /// with separate data nodes need it. By default data connections go to the server's own address
     #[arg(long)]
     allow_foreign_data_address: bool,
     /// Block size of extended block mode (MODE E) when this machine sends
-    #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = block)]
+    #[arg(long, value_name = "SIZE", default_value = "1Mi", value_parser = parse_block_size)]
     block: usize,
     /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
-    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = io_method)]
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = parse_io_method)]
     io: IoMethod,
     /// When a file copied to this machine counts as done: `file` after fsync of its data and its name,
     /// `none` without fsync, so that a power cut may lose it. Servers have their own policy for files
     /// copied to them
-    #[arg(long, value_name = "file|none", default_value = "file", value_parser = sync_policy)]
+    #[arg(long, value_name = "file|none", default_value = "file", value_parser = parse_sync_policy)]
     sync_policy: SyncPolicy,
     /// Print one JSON object per line on standard output; the last one is the summary
     #[arg(long)]
@@ -184,28 +184,30 @@ impl CpArgs {
     }
 }
 
-fn parallelism(text: &str) -> Result<Parallelism, String> {
+fn parse_parallelism(text: &str) -> Result<Parallelism, String> {
     match text {
         "auto" => Ok(Parallelism::Auto),
         "mi" => Ok(Parallelism::Chunked(ChunkTuningMode::Mi)),
         "mi+" => Ok(Parallelism::Chunked(ChunkTuningMode::MiPlus)),
         "aimd" => Ok(Parallelism::Chunked(ChunkTuningMode::Aimd)),
-        _ => streams(text).map(Parallelism::Fixed).ok_or_else(|| {
-            format!("'{text}' is neither auto, mi, mi+, aimd nor a number from 1 to 256")
-        }),
+        _ => parse_stream_count(text)
+            .map(Parallelism::Fixed)
+            .ok_or_else(|| {
+                format!("'{text}' is neither auto, mi, mi+, aimd nor a number from 1 to 256")
+            }),
     }
 }
 
-fn streams(text: &str) -> Option<u32> {
+fn parse_stream_count(text: &str) -> Option<u32> {
     // More streams than 256 gain nothing and exhaust the connection limits of servers.
     text.parse().ok().filter(|n| (1..=256).contains(n))
 }
 
-fn max_streams(text: &str) -> Result<u32, String> {
-    streams(text).ok_or_else(|| "use a number from 1 to 256".into())
+fn parse_max_streams(text: &str) -> Result<u32, String> {
+    parse_stream_count(text).ok_or_else(|| "use a number from 1 to 256".into())
 }
 
-fn autopar(text: &str) -> Result<ChunkParameters, String> {
+fn parse_autopar(text: &str) -> Result<ChunkParameters, String> {
     ChunkParameters::parse(text).map_err(|error| error.to_string())
 }
 
@@ -213,7 +215,7 @@ fn autopar(text: &str) -> Result<ChunkParameters, String> {
 const CONGESTION_NAME_MAX: usize = 16;
 
 /// Parses `--cc`.
-pub(crate) fn congestion(text: &str) -> Result<CongestionChoice, String> {
+pub(crate) fn parse_congestion(text: &str) -> Result<CongestionChoice, String> {
     let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     // The name is sent in OPTS TUNE, so it must not contain separators of that command.
     if text.is_empty() || text.len() >= CONGESTION_NAME_MAX || !text.chars().all(name) {
@@ -222,10 +224,10 @@ pub(crate) fn congestion(text: &str) -> Result<CongestionChoice, String> {
     Ok(CongestionChoice::parse(text))
 }
 
-fn buffer(text: &str) -> Result<SocketBuffers, String> {
+fn parse_buffer(text: &str) -> Result<SocketBuffers, String> {
     match BufferSizing::parse(text) {
         Some(sizing) => Ok(SocketBuffers::sized_by(sizing)),
-        None => values::positive_size(text)
+        None => values::parse_positive_size(text)
             .map(SocketBuffers::pinned)
             .map_err(|_| {
                 format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
@@ -234,12 +236,12 @@ fn buffer(text: &str) -> Result<SocketBuffers, String> {
 }
 
 /// Parses `--drs-interval`.
-pub(crate) fn interval(text: &str) -> Result<DrsInterval, String> {
+pub(crate) fn parse_drs_interval(text: &str) -> Result<DrsInterval, String> {
     text.parse()
         .map_err(|error: DrsIntervalError| error.to_string())
 }
 
-fn mode(text: &str) -> Result<ModeChoice, String> {
+fn parse_mode(text: &str) -> Result<ModeChoice, String> {
     match text.to_ascii_lowercase().as_str() {
         "auto" => Ok(ModeChoice::Auto),
         "s" => Ok(ModeChoice::Stream),
@@ -248,7 +250,7 @@ fn mode(text: &str) -> Result<ModeChoice, String> {
     }
 }
 
-fn links(text: &str) -> Result<SymlinkPolicy, String> {
+fn parse_links(text: &str) -> Result<SymlinkPolicy, String> {
     match text.to_ascii_lowercase().as_str() {
         "skip" => Ok(SymlinkPolicy::Skip),
         "follow" => Ok(SymlinkPolicy::Follow),
@@ -257,16 +259,16 @@ fn links(text: &str) -> Result<SymlinkPolicy, String> {
     }
 }
 
-fn verify(text: &str) -> Result<VerifyMode, String> {
+fn parse_verify(text: &str) -> Result<VerifyMode, String> {
     match text.to_ascii_lowercase().as_str() {
         "auto" => Ok(VerifyMode::Auto),
         "none" => Ok(VerifyMode::None),
-        name => algorithm(name).map(VerifyMode::With),
+        name => parse_algorithm(name).map(VerifyMode::With),
     }
 }
 
 /// Parses the name of a checksum algorithm.
-pub(crate) fn algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
+pub(crate) fn parse_algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
     ChecksumAlgorithm::parse(text).ok_or_else(|| {
         let names: Vec<_> = ChecksumAlgorithm::CHEAPEST_FIRST
             .iter()
@@ -276,7 +278,7 @@ pub(crate) fn algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
     })
 }
 
-fn concurrency(text: &str) -> Result<usize, String> {
+fn parse_concurrency(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
         // Each file has its own session; servers commonly limit sessions per address.
@@ -285,7 +287,7 @@ fn concurrency(text: &str) -> Result<usize, String> {
 }
 
 /// Parses a block size, 64 KiB to 64 MiB.
-pub(crate) fn block(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_block_size(text: &str) -> Result<usize, String> {
     let bytes = units::size(text).map_err(|error| error.to_string())?;
     usize::try_from(bytes)
         .ok()
@@ -296,12 +298,12 @@ pub(crate) fn block(text: &str) -> Result<usize, String> {
 }
 
 /// Parses `--sync-policy`.
-pub(crate) fn sync_policy(text: &str) -> Result<SyncPolicy, String> {
+pub(crate) fn parse_sync_policy(text: &str) -> Result<SyncPolicy, String> {
     SyncPolicy::parse(text).ok_or_else(|| "use file or none".into())
 }
 
 /// Parses `--io`.
-pub(crate) fn io_method(text: &str) -> Result<IoMethod, String> {
+pub(crate) fn parse_io_method(text: &str) -> Result<IoMethod, String> {
     match text {
         "auto" => Ok(IoMethod::Auto),
         "copy" => Ok(IoMethod::Copy),

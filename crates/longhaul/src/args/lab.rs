@@ -56,7 +56,8 @@ pub(crate) enum LabVerb {
 ///       longhaul lab exec a -- iperf3 -c $LAB_B'
 ///
 /// It needs root or permission to create user namespaces. At the end it reports what the network
-/// did. If the emulator could not keep up, it marks the run INVALID and exits with 9.
+/// did. If the emulator could not keep up, it marks the run INVALID and, unless COMMAND itself
+/// failed, exits with 9.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,
@@ -150,9 +151,10 @@ pub(crate) struct ListArgs {
 ///
 /// NAME is an experiment from `longhaul lab list`, the path of an experiment file, or `all`. Each
 /// measurement uses a new network and new servers. The programs under test take turns; programs that
-/// are not installed are skipped with a notice. The results are saved after each cell, in
-/// DIR/NAME-quick.json or NAME-full.json and in a .csv file (one line per run). Cells that are not
-/// measured again keep their results. To continue an interrupted run, use --resume.
+/// are not installed are skipped with a notice. A cell is one program with one combination of
+/// parameters. The results are saved after each cell, in DIR/NAME-quick.json or NAME-full.json and
+/// in a .csv file (one line per run). Cells that are not measured again keep their results. To
+/// continue an interrupted run, use --resume.
 ///
 ///   longhaul lab run all --budget 2h --resume
 #[derive(Debug, Args)]
@@ -192,7 +194,7 @@ pub(crate) struct RunArgs {
     wait: bool,
     /// Time limit for `all` (`90min`, `8h`). To meet it, longhaul reduces repetitions, then skips
     /// experiments
-    #[arg(long, value_name = "TIME", value_parser = values::budget)]
+    #[arg(long, value_name = "TIME", value_parser = values::parse_budget)]
     pub(crate) budget: Option<Duration>,
     /// Print the plan and the expected duration, and run nothing
     #[arg(long)]

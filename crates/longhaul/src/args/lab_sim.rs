@@ -59,7 +59,7 @@ pub(crate) struct SimArgs {
     /// Acknowledge every second segment instead of each one
     #[arg(long)]
     delayed_ack: bool,
-    /// Size of the IP packet of a full segment, bytes [default: 1500]
+    /// Size of the IP packet of a full segment in bytes [default: 1500]
     #[arg(long, value_name = "SIZE")]
     packet: Option<String>,
     /// Duration of the measurement after the warm-up [default: 60s]; with --bytes, time limit of the
@@ -83,14 +83,14 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = SimOutputFormat::Text)]
+    format: SimOutputFormat,
 }
 
 /// Values of `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table for people.
+enum SimOutputFormat {
+    /// A table.
     Text,
     /// Comma-separated values with a header.
     Csv,
@@ -113,9 +113,9 @@ impl SimArgs {
         }
         let report = lab::simulate::run(&request)?;
         let text = match format {
-            Format::Text => report.to_text(),
-            Format::Csv => report.to_csv(),
-            Format::Json => report.to_json(),
+            SimOutputFormat::Text => report.to_text(),
+            SimOutputFormat::Csv => report.to_csv(),
+            SimOutputFormat::Json => report.to_json(),
         };
         print_line(text.trim_end())
             .map_err(|e| LabError::system("cannot write to standard output", e))?;

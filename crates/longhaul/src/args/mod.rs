@@ -88,7 +88,7 @@ pub(crate) enum Verb {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
     /// Size of the file [default: 240M, or 1G with --loopback]
-    #[arg(long, value_parser = values::positive_size)]
+    #[arg(long, value_parser = values::parse_positive_size)]
     pub(crate) size: Option<u64>,
     /// Round-trip time of the path
     #[arg(long, value_name = "TIME", default_value = "100ms")]
@@ -115,10 +115,10 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// Rate of the path
-    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::positive_rate)]
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = values::parse_positive_rate)]
     pub(crate) rate: Rate,
     /// Round-trip time of the path, as shown by ping
-    #[arg(long, value_name = "TIME", value_parser = values::round_trip)]
+    #[arg(long, value_name = "TIME", value_parser = values::parse_round_trip)]
     pub(crate) rtt: Option<Duration>,
     /// Print one JSON object
     #[arg(long)]

@@ -12,7 +12,7 @@ use super::values;
 #[derive(Debug, Args)]
 pub(crate) struct RemoteCommonArgs {
     /// Give up after this many seconds without a reply
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::wait)]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::parse_timeout)]
     timeout: Duration,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct RmArgs {
 /// Create a remote directory
 #[derive(Debug, Args)]
 pub(crate) struct MkdirArgs {
-    /// Also create missing parent directories; an existing directory is no error
+    /// Also create missing parent directories; an existing directory is not an error
     #[arg(short = 'p', long)]
     pub(crate) parents: bool,
     /// URL of the directory
@@ -94,7 +94,7 @@ pub(crate) struct MvArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CksumArgs {
     /// Algorithm: crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
-    #[arg(short = 'a', long, value_name = "ALG", default_value = "sha256", value_parser = super::cp::algorithm)]
+    #[arg(short = 'a', long, value_name = "ALG", default_value = "sha256", value_parser = super::cp::parse_algorithm)]
     pub(crate) algorithm: ChecksumAlgorithm,
     /// Offset of the first byte
     #[arg(long, value_name = "N", default_value = "0", value_parser = units::size)]

@@ -36,7 +36,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
     /// Ports for data connections [default: any]
-    #[arg(long, value_name = "LO-HI", value_parser = values::port_range)]
+    #[arg(long, value_name = "LO-HI", value_parser = values::parse_port_range)]
     data_ports: Option<(u16, u16)>,
     /// IPv4 address to announce to clients for data connections if the server is behind NAT
     #[arg(long, value_name = "IP")]
@@ -76,41 +76,41 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_streams_per_transfer: Option<u32>,
     /// Close a session after this idle time
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     idle_timeout: Option<Duration>,
     /// Close a session that has not logged in after this time
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     login_timeout: Option<Duration>,
     /// Abort a transfer after this time without data, and close a session that has not read its
     /// replies for this time
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     stall_timeout: Option<Duration>,
     /// Maximum time for running transfers to finish after SIGTERM
-    #[arg(long, value_name = "SECONDS", value_parser = values::wait)]
+    #[arg(long, value_name = "SECONDS", value_parser = values::parse_timeout)]
     drain: Option<Duration>,
     /// Block size of extended block mode (MODE E) when the server sends
-    #[arg(long, value_name = "SIZE", value_parser = super::cp::block)]
+    #[arg(long, value_name = "SIZE", value_parser = super::cp::parse_block_size)]
     block: Option<usize>,
     /// Method to move bytes between file and socket: auto, copy, sendfile, splice, zerocopy
-    #[arg(long, value_name = "METHOD", value_parser = super::cp::io_method)]
+    #[arg(long, value_name = "METHOD", value_parser = super::cp::parse_io_method)]
     io: Option<IoMethod>,
     /// When to acknowledge a stored file: `file` after fsync of its data and its name, `none` without
     /// fsync, so that a power cut may lose it [default: file]
-    #[arg(long, value_name = "file|none", value_parser = super::cp::sync_policy)]
+    #[arg(long, value_name = "file|none", value_parser = super::cp::parse_sync_policy)]
     sync_policy: Option<SyncPolicy>,
     /// Socket buffer sizes of data connections if the client does not request any. `auto` lets the
     /// kernel tune them and sets larger ones where the kernel's limit is too small for the path;
     /// `kernel` leaves them to the kernel [default: auto]
-    #[arg(long, value_name = "auto|kernel", value_parser = buffer)]
+    #[arg(long, value_name = "auto|kernel", value_parser = parse_buffer)]
     buffer: Option<BufferSizing>,
     /// How often the server estimates the bandwidth when it receives with `drs`: `adaptive` (in
     /// proportion to the round-trip time) or a time such as 100ms [default: adaptive]
-    #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::interval)]
+    #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::parse_drs_interval)]
     drs_interval: Option<DrsInterval>,
     /// TCP congestion control of data that the server sends, unless the client requests another one:
     /// `auto` (loss-tolerant if the path needs it), `system` (the system default), or a name such as
     /// cubic [default: auto]
-    #[arg(long, value_name = "auto|system|NAME", value_parser = super::cp::congestion)]
+    #[arg(long, value_name = "auto|system|NAME", value_parser = super::cp::parse_congestion)]
     cc: Option<CongestionChoice>,
     /// Account to switch to after binding the port; requires root
     #[arg(long, value_name = "USER")]
@@ -224,7 +224,7 @@ impl ServeArgs {
 }
 
 /// Parses `--buffer` of a server. The client selects `drs` and `drs1`, which need both ends.
-fn buffer(text: &str) -> Result<BufferSizing, String> {
+fn parse_buffer(text: &str) -> Result<BufferSizing, String> {
     match BufferSizing::parse(text) {
         Some(sizing) if !sizing.needs_peer_support() => Ok(sizing),
         _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),

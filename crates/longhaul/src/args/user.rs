@@ -49,7 +49,7 @@ pub(crate) enum UserVerb {
         /// The password file
         #[arg(long, value_name = "FILE")]
         users: PathBuf,
-        /// The user's name
+        /// Name of the user
         name: String,
     },
 }

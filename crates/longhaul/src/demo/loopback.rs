@@ -18,13 +18,13 @@ use crate::output::print_line;
 /// Runs the demo: prints a table of the copies and an explanation.
 pub(super) fn run(args: &DemoArgs) -> Result<()> {
     let size = args.size.unwrap_or(1_000_000_000);
-    let place = DemoFolder::create(args.dir.as_deref())?;
+    let folder = DemoFolder::create(args.dir.as_deref())?;
     print_line(
         "longhaul demo: two servers and a client on this machine copy one file; each copy is verified.",
     )?;
-    let from = place.root.join("a");
-    let to = place.root.join("b");
-    let here = place.root.join("here");
+    let from = folder.root.join("a");
+    let to = folder.root.join("b");
+    let here = folder.root.join("here");
     for dir in [&from, &to, &here] {
         std::fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }

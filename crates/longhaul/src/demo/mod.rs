@@ -21,9 +21,9 @@ use crate::output::print_line;
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
-    if let Some(place) = &args.inside {
+    if let Some(folder) = &args.inside {
         let rtt = units::milliseconds(&args.rtt).context("--rtt")?;
-        return race::run(place, rtt);
+        return race::run(folder, rtt);
     }
     if args.loopback {
         return loopback::run(args).map(|()| Exit::Done);

@@ -24,7 +24,7 @@ const STOCK_WINDOW_BYTES: f64 = 65_536.0;
 /// Stock FTP copies as much of the file as it can in about this time.
 const STOCK_SECONDS: f64 = 25.0;
 /// Interval of progress lines if standard error is not a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(4);
+const LINE_INTERVAL: Duration = Duration::from_secs(4);
 
 /// File in the demo's folder for the result line, which [`super::wan`] prints.
 pub(super) const RESULT_FILE: &str = "last-line";
@@ -37,8 +37,8 @@ pub(super) const RESULT_FILE: &str = "last-line";
 )]
 fn stock_bytes(rtt: Duration) -> u64 {
     // At least 1 ms: --rtt may be 0.
-    let pace = STOCK_WINDOW_BYTES / rtt.as_secs_f64().max(0.001);
-    ((pace * STOCK_SECONDS) as u64).max(1_000_000)
+    let rate = STOCK_WINDOW_BYTES / rtt.as_secs_f64().max(0.001);
+    ((rate * STOCK_SECONDS) as u64).max(1_000_000)
 }
 
 /// One of the two copies.
@@ -51,8 +51,8 @@ struct RaceCopy {
 }
 
 /// Runs both copies on the hosts of the surrounding lab and prints their result.
-pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
-    let served = place.join("served");
+pub(super) fn run(folder: &Path, rtt: Duration) -> Result<Exit> {
+    let served = folder.join("served");
     let size = std::fs::metadata(served.join("big.dat"))
         .context("the demo's file is gone")?
         .len();
@@ -60,14 +60,14 @@ pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
     // Each copy has its own server, path and client host, so that they do not compete.
     let stock_server = DemoServer::start(&served, Some(&DemoHost::named("b")?))?;
     let server = DemoServer::start(&served, Some(&DemoHost::named("d")?))?;
-    let to = |name: &str| place.join(name).display().to_string();
+    let to = |name: &str| folder.join(name).display().to_string();
     let (events, events_received) = mpsc::channel();
-    let part = stock_part.to_string();
+    let stock_length = stock_part.to_string();
     let (stock_url, url) = (stock_server.url("big.dat"), server.url("big.dat"));
     let (stock_copy, copy) = (to("stock.dat"), to("longhaul.dat"));
     // The settings of stock FTP: one stream in MODE S with a 64 KB window, without a checksum.
     let mut stock = vec!["-p", "1", "--mode", "s", "--verify", "none"];
-    stock.extend(["--buffer", STOCK_WINDOW, "--length", &part]);
+    stock.extend(["--buffer", STOCK_WINDOW, "--length", &stock_length]);
     stock.extend([stock_url.as_str(), &stock_copy]);
     let longhaul = [url.as_str(), &copy];
     let mut copies = [
@@ -81,7 +81,7 @@ pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
         copy.wait()?;
     }
     let last_line = print_result(&copies[0], &copies[1], size)?;
-    std::fs::write(place.join(RESULT_FILE), last_line).context("cannot keep the result")?;
+    std::fs::write(folder.join(RESULT_FILE), last_line).context("cannot keep the result")?;
     Ok(Exit::Done)
 }
 
@@ -162,7 +162,7 @@ fn show_progress(
 ) -> Result<()> {
     let display = RaceDisplay::new(copies);
     let start = Instant::now();
-    let mut next_line = LINE_EVERY;
+    let mut next_line = LINE_INTERVAL;
     loop {
         match events_received.recv_timeout(Duration::from_millis(200)) {
             Ok((number, event)) => copies[number].handle_event(event),
@@ -178,7 +178,7 @@ fn show_progress(
                 }
             }
             RaceDisplay::Lines if seconds >= next_line => {
-                next_line = seconds + LINE_EVERY;
+                next_line = seconds + LINE_INTERVAL;
                 let [stock, longhaul] = copies;
                 print_line(&format!(
                     "{:4.0} s   {}: {}   {}: {}",
@@ -237,12 +237,12 @@ impl RaceDisplay {
 /// Prints the result of both copies, and returns the result line. The part outside the lab prints
 /// that line, because only it knows whether the run is valid.
 fn print_result(stock: &RaceCopy, longhaul: &RaceCopy, size: u64) -> Result<String> {
-    let (slow, fast) = (stock.rate(), longhaul.rate());
-    if slow <= 0.0 || fast <= 0.0 {
+    let (stock_rate, longhaul_rate) = (stock.rate(), longhaul.rate());
+    if stock_rate <= 0.0 || longhaul_rate <= 0.0 {
         bail!("a copy did not report its rate");
     }
     #[allow(clippy::cast_precision_loss, reason = "whole seconds are shown")]
-    let whole = size as f64 * 8.0 / slow;
+    let whole = size as f64 * 8.0 / stock_rate;
     print_line(&format!(
         "\nstock FTP copied the first {} in {:.0} s; the whole file would take {:.0} min {:.0} s.\n\
          longhaul copied the whole file in {:.0} s over {} streams, verified by {}. {}",
@@ -255,15 +255,15 @@ fn print_result(stock: &RaceCopy, longhaul: &RaceCopy, size: u64) -> Result<Stri
         longhaul.summary_field("verified").as_str().unwrap_or("?"),
         longhaul.summary_field("why").as_str().unwrap_or_default(),
     ))?;
-    let cause = match stock.summary_field("limited_by").as_str() {
+    let bottleneck = match stock.summary_field("limited_by").as_str() {
         Some("receive window") => "its 64 KB receive window".to_owned(),
         Some(other) => format!("the {other}"),
         None => "an unknown bottleneck".to_owned(),
     };
     Ok(format!(
-        "stock {:.1} Mb/s, longhaul {:.0} Mb/s: {:.0}x (stock was limited by {cause})",
-        slow / 1e6,
-        fast / 1e6,
-        fast / slow
+        "stock {:.1} Mb/s, longhaul {:.0} Mb/s: {:.0}x (stock was limited by {bottleneck})",
+        stock_rate / 1e6,
+        longhaul_rate / 1e6,
+        longhaul_rate / stock_rate
     ))
 }

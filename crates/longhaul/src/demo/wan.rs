@@ -22,7 +22,7 @@ const SIZE: u64 = 240_000_000;
 pub(super) enum DemoError {
     /// The system does not allow this user to build a network.
     NoNetwork(LabError),
-    /// Anything else.
+    /// Any other error.
     Other(anyhow::Error),
 }
 

@@ -64,8 +64,8 @@ impl BarObserver {
         }
     }
 
-    /// Updates the bar. `wire` is the text about the streams.
-    fn progress(&self, moved: u64, safe: u64, wire: &str) {
+    /// Updates the bar. `suffix` is the text about the streams.
+    fn progress(&self, moved: u64, safe: u64, suffix: &str) {
         let rate = match self.rate.lock() {
             Ok(mut rate) => rate.update(moved),
             Err(_) => return,
@@ -87,7 +87,7 @@ impl BarObserver {
             let left = ((total - safe) as f64 / rate) as u64;
             message.push_str(&format!(", {}", time_left(left)));
         }
-        message.push_str(wire);
+        message.push_str(suffix);
         self.bar.set_message(message);
     }
 }
@@ -133,11 +133,11 @@ impl CopyObserver for BarObserver {
                 buffer_bytes,
                 limiter,
             } => {
-                let wire = match streams {
+                let suffix = match streams {
                     0 => String::new(),
                     _ => streams_text(streams, Some(buffer_bytes), limiter),
                 };
-                self.progress(bytes, safe, &wire);
+                self.progress(bytes, safe, &suffix);
             }
             _ => {}
         }

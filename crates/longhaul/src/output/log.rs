@@ -15,13 +15,13 @@ pub(crate) enum LogEscaping {
 
 /// Escapes log events. Each write must be one event with its line end.
 pub(crate) struct LogWriter<W> {
-    form: LogEscaping,
+    escaping: LogEscaping,
     out: W,
 }
 
 impl<W> LogWriter<W> {
-    pub(crate) fn new(form: LogEscaping, out: W) -> Self {
-        Self { form, out }
+    pub(crate) fn new(escaping: LogEscaping, out: W) -> Self {
+        Self { escaping, out }
     }
 }
 
@@ -30,12 +30,12 @@ impl<W: Write> Write for LogWriter<W> {
         // Only the final line end is kept; any other one is escaped, so that an event stays one
         // line.
         let line = event.strip_suffix(b"\n").unwrap_or(event);
-        let shown = match (self.form, str::from_utf8(line)) {
+        let escaped = match (self.escaping, str::from_utf8(line)) {
             (LogEscaping::Json, Ok(json)) => printable_json(json),
             _ => printable(line).to_string(),
         };
         let end = if line.len() < event.len() { "\n" } else { "" };
-        self.out.write_all(format!("{shown}{end}").as_bytes())?;
+        self.out.write_all(format!("{escaped}{end}").as_bytes())?;
         // The length of the input, because escapes make the output longer.
         Ok(event.len())
     }
@@ -49,9 +49,9 @@ impl<W: Write> Write for LogWriter<W> {
 mod tests {
     use super::*;
 
-    fn written(form: LogEscaping, event: &str) -> String {
+    fn written(escaping: LogEscaping, event: &str) -> String {
         let mut out = Vec::new();
-        LogWriter::new(form, &mut out)
+        LogWriter::new(escaping, &mut out)
             .write_all(event.as_bytes())
             .unwrap();
         String::from_utf8(out).unwrap()

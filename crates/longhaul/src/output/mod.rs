@@ -126,8 +126,8 @@ pub(crate) fn print_listing_line(line: &[u8]) -> std::io::Result<()> {
     out.flush()
 }
 
-fn escape_if_terminal(line: &[u8], terminal: bool) -> Vec<u8> {
-    match terminal {
+fn escape_if_terminal(line: &[u8], is_terminal: bool) -> Vec<u8> {
+    match is_terminal {
         true => printable(line).to_string().into_bytes(),
         false => line.to_vec(),
     }

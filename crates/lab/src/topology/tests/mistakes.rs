@@ -26,7 +26,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[default]\nrtt = '61s'",
-        "rtt: 61 s is too long; the most is 60 s",
+        "rtt: 61 s is too long; the maximum is 60 s",
     ),
     ("[default]\ndelay = '31s'", "delay: 31 s is too long"),
     ("[default]\nrtt = 5\ndelay = 2", "rtt: delay is set as well"),
