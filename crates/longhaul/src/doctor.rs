@@ -163,6 +163,8 @@ impl DoctorFindings {
             lines.push("This user may exceed net.core.wmem_max and net.core.rmem_max.".to_owned());
         }
         if let (Some(now), Some(all)) = (&self.congestion, &self.available) {
+            // tcp_allowed_congestion_control restricts unprivileged users to a part of the
+            // available ones (tcp(7)).
             let settable = self.settable.join(" ");
             lines.push(format!(
                 "Congestion control: {now} (available: {all}; this user may select: {settable})"
@@ -182,9 +184,11 @@ impl DoctorFindings {
             return None;
         }
         let available = self.available.as_deref()?;
+        // A module that is not loaded cannot be allowed.
         if !available.split_whitespace().any(|name| name == "bbr") {
             return Some("modprobe tcp_bbr".to_owned());
         }
+        // The setting is replaced as a whole, so the present names are repeated.
         let allowed = [self.settable.join(" "), "bbr".to_owned()].join(" ");
         Some(format!(
             "sysctl -w net.ipv4.tcp_allowed_congestion_control=\"{}\"",

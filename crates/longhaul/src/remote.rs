@@ -11,7 +11,7 @@ use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
 use crate::output::{print_json, print_listing_line};
 
 /// Number of entries that `ls` sorts. It prints further ones in the server's order, to bound memory.
-const SORTED: usize = 16_384;
+const MAX_SORTED: usize = 16_384;
 
 pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
     let mut collected = Vec::new();
@@ -20,7 +20,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
     let mut visit = |entry| {
         if is_sorting {
             collected.push(entry);
-            if collected.len() <= SORTED {
+            if collected.len() <= MAX_SORTED {
                 return ControlFlow::Continue(());
             }
             // Too many entries to hold: print those collected, and the rest as they arrive.
@@ -91,10 +91,11 @@ pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
 pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     for url in &args.urls {
         let options = args.common.options();
-        let sum = client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
+        let checksum =
+            client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
         // `display` leaves out the password of the URL.
-        let named = client::location::Location::parse(url)?.display();
-        let printed = print_listing_line(format!("{sum}  {named}").as_bytes());
+        let display_name = client::location::Location::parse(url)?.display();
+        let printed = print_listing_line(format!("{checksum}  {display_name}").as_bytes());
         if printed.is_err() {
             return ignore_broken_pipe(printed);
         }

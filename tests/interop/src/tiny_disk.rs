@@ -40,6 +40,7 @@ fn namespace() -> &'static [&'static str] {
     if is_root() {
         &["unshare", "-m"]
     } else {
+        // A user namespace gives the right to mount without root.
         &["unshare", "-Urm"]
     }
 }

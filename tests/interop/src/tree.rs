@@ -50,6 +50,7 @@ impl TestTree {
     /// A tree with this many files, whose names are composed of `words`.
     #[must_use]
     pub fn generate(files: usize, words: &[&str]) -> Self {
+        // A fixed seed: all tests see the same tree.
         let mut random = SeededRandom::new(41);
         let word = |random: &mut SeededRandom| words[index(random, words.len())];
         let mut folders = vec![PathBuf::new()];
@@ -190,6 +191,7 @@ fn index(random: &mut SeededRandom, bound: usize) -> usize {
 
 fn make_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+    // Separate from creation, because the umask applies there.
     std::fs::set_permissions(path, Permissions::from_mode(0o777))?;
     Ok(())
 }

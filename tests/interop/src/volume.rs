@@ -21,6 +21,7 @@ pub fn private_mount_scratch() -> Result<ScratchFolder> {
     unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace")?;
     let none = None::<&str>;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+    // Without MS_PRIVATE, mounts would propagate to the parent namespace (mount_namespaces(7)).
     nix::mount::mount(none, "/", none, private, none)?;
     ScratchFolder::new()
 }

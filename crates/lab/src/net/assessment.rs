@@ -25,12 +25,12 @@ pub(super) struct RunConditions {
 }
 
 /// The run's report.
-pub(super) fn assess(engine: EngineReport, circumstances: RunConditions) -> NetReport {
+pub(super) fn assess(engine: EngineReport, conditions: RunConditions) -> NetReport {
     let RunConditions {
         load,
         overruns,
         signal,
-    } = circumstances;
+    } = conditions;
     let mut invalid = engine.invalid;
     let mut notes = engine.notes;
     if overruns > 0 {
@@ -61,6 +61,8 @@ pub(super) fn assess(engine: EngineReport, circumstances: RunConditions) -> NetR
     NetReport {
         seconds: engine.seconds,
         emulator_cpu: if engine.seconds > 0.0 {
+            // CPU time and wall-clock time are read one after the other, so the ratio may exceed
+            // 1.
             (engine.cpu_seconds / engine.seconds).clamp(0.0, 1.0)
         } else {
             0.0
@@ -103,11 +105,11 @@ mod tests {
         }
     }
 
-    fn with_load(foreign: f64, stolen: f64, sound: bool) -> NetReport {
+    fn with_load(other_programs_share: f64, stolen: f64, is_reliable_run: bool) -> NetReport {
         let load = CpuShares {
-            other_programs: foreign,
+            other_programs: other_programs_share,
             stolen,
-            is_reliable: sound,
+            is_reliable: is_reliable_run,
         };
         assess(
             engine(),

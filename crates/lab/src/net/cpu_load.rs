@@ -19,7 +19,7 @@ pub(super) struct CpuShares {
 }
 
 /// Shortest run for reliable shares.
-const SOUND: Duration = Duration::from_secs(1);
+const MIN_RELIABLE_RUN: Duration = Duration::from_secs(1);
 
 /// CPU times at one moment.
 #[derive(Debug)]
@@ -120,7 +120,8 @@ fn shares(machine: CpuTicks, own: Duration, ticks_per_second: u64, processors: u
         // negative.
         other_programs: ((machine.busy as f64 - own) / total).clamp(0.0, 1.0),
         stolen: (machine.stolen as f64 / total).clamp(0.0, 1.0),
-        is_reliable: total >= SOUND.as_secs_f64() * ticks_per_second as f64 * processors as f64,
+        is_reliable: total
+            >= MIN_RELIABLE_RUN.as_secs_f64() * ticks_per_second as f64 * processors as f64,
     }
 }
 

@@ -38,6 +38,7 @@ pub fn exec(host: &str, command: &[OsString]) -> Result<Infallible, LabError> {
     })?;
     let path = namespace_of(host, &table)?;
     enter(host, path)?;
+    // exec(2) instead of a child: signals and the exit status need no forwarding.
     let error = Command::new(program).args(arguments).exec();
     Err(start_error(program, &error))
 }
@@ -56,6 +57,7 @@ pub fn start_failure_code(error: &LabError) -> Option<u8> {
 pub(super) fn start_error(program: &OsStr, error: &std::io::Error) -> LabError {
     let name = program.display();
     match error.kind() {
+        // A separate error, because env(1) and shells distinguish 127 from 126.
         ErrorKind::NotFound => LabError::NotFound(format!("{name}: no such program")),
         _ => LabError::Program(format!("{name} cannot be executed: {error}")),
     }

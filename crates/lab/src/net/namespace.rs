@@ -63,6 +63,8 @@ impl HostNamespace {
     /// The namespace cannot be entered, or its counters cannot be read.
     pub(super) fn overruns(&self) -> Result<u64, LabError> {
         self.enter(|| {
+            // `thread-self`, because /proc/self is the main thread, which is in another
+            // namespace.
             let table = std::fs::read_to_string("/proc/thread-self/net/dev")
                 .map_err(|e| LabError::system("cannot read the interface counters", e))?;
             transmit_drops(&table).ok_or_else(|| {
@@ -87,6 +89,8 @@ fn on_thread<T: Send>(
             .map_err(|e| LabError::system("cannot start a thread", e))?;
         thread
             .join()
+            // A panic of `work` has to reach the caller, or the lab would continue without this
+            // host.
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -20,6 +20,7 @@ const TUN_DEVICE: &str = "/dev/net/tun";
 pub(super) fn acquire() -> Result<(), LabError> {
     // This check comes first, because a process cannot leave a user namespace again.
     check_tun_device()?;
+    // Root in a container may lack these capabilities, so the user ID decides nothing.
     if !has_capabilities()? {
         enter_user_namespace()?;
     }

@@ -51,8 +51,9 @@ impl DirectionReport {
         for (count, what) in [
             (self.duplicated, "duplicated"),
             (self.corrupted, "corrupted"),
-            (self.reordered, "held back"),
+            (self.reordered, "reordered"),
         ] {
+            // Most paths have none of these; zeros would only make the line longer.
             if count > 0 {
                 let _ = write!(text, ", {count} {what}");
             }

@@ -12,18 +12,18 @@ use units::show;
 /// Lateness that is always tolerated.
 const TOLERATED: Duration = Duration::from_millis(1);
 /// On long paths, lateness up to the delay divided by this is tolerated as well.
-const PART_OF_DELAY: u32 = 50;
+const DELAY_DIVISOR: u32 = 50;
 /// Share of packets that may be later than tolerated.
-const LATE_PACKETS: f64 = 0.01;
+const MAX_LATE_SHARE: f64 = 0.01;
 /// Lateness that distorts a measurement on any path.
 const VERY_LATE: Duration = Duration::from_millis(5);
 /// Share of bytes that may be very late.
-const VERY_LATE_BYTES: f64 = 0.005;
+const MAX_VERY_LATE_SHARE: f64 = 0.005;
 /// Minimum number of late deliveries for a run to be invalid. Without it one short stall of the machine
 /// would make every direction with a hundred packets invalid.
-const FEWEST: u64 = 20;
+const MIN_LATE_DELIVERIES: u64 = 20;
 /// Share of one core, over a second, above which the emulator may fall behind.
-const BUSY: f64 = 0.9;
+const BUSY_SHARE: f64 = 0.9;
 /// Backlog above which the emulator did fall behind: in that second a device was never empty for this
 /// long. Without a backlog the thread was merely busy, as it is with many small packets.
 const BACKLOG: Duration = Duration::from_millis(10);
@@ -72,16 +72,18 @@ impl LatenessStats {
     pub(crate) fn new(delay: Duration) -> Result<Self, hdrhistogram::CreationError> {
         Ok(Self {
             histogram: Histogram::new(DIGITS)?,
-            allowed: TOLERATED.max(delay / PART_OF_DELAY),
+            allowed: TOLERATED.max(delay / DELAY_DIVISOR),
             late: DeliveryCount::default(),
             very_late: DeliveryCount::default(),
             all: DeliveryCount::default(),
         })
     }
 
-    /// Records a delivery. The lateness of each packet includes its wait for the last one.
+    /// Records a delivery. In the histogram, the lateness of each packet includes its wait for the last
+    /// one.
     pub(crate) fn record(&mut self, packets: DeliveredBatch) {
-        // Lateness is relative to the last packet: the earlier ones wait for it on purpose.
+        // A run is judged by the lateness after the last packet: the earlier ones wait for it on
+        // purpose, and the batching interval bounds that wait.
         let late = packets.at.saturating_sub(packets.last);
         self.all.add(packets);
         if late > self.allowed {
@@ -115,7 +117,7 @@ impl LatenessStats {
     pub(crate) fn invalid_reasons(&self, name: &str) -> Vec<String> {
         let mut reasons = Vec::new();
         let late = share(self.late.packets, self.all.packets);
-        if late > LATE_PACKETS && self.late.deliveries >= FEWEST {
+        if late > MAX_LATE_SHARE && self.late.deliveries >= MIN_LATE_DELIVERIES {
             reasons.push(format!(
                 "{name}: {:.1} % of the packets were more than {} late (99th percentile {}): \
                  the emulator could not keep up; try a lower rate or a quieter machine",
@@ -125,7 +127,9 @@ impl LatenessStats {
             ));
         }
         let very_late = share(self.very_late.bytes, self.all.bytes);
-        if reasons.is_empty() && very_late > VERY_LATE_BYTES && self.very_late.deliveries >= FEWEST
+        if reasons.is_empty()
+            && very_late > MAX_VERY_LATE_SHARE
+            && self.very_late.deliveries >= MIN_LATE_DELIVERIES
         {
             reasons.push(format!(
                 "{name}: {:.1} % of the bytes were more than {} late (maximum {}): \
@@ -173,7 +177,7 @@ impl EmulatorLoad {
         }
         let used = processor.saturating_sub(before);
         let share = used.as_secs_f64() / passed.as_secs_f64();
-        if share > BUSY && self.backlog > BACKLOG {
+        if share > BUSY_SHARE && self.backlog > BACKLOG {
             self.busy_seconds += 1;
             self.worst.0 = self.worst.0.max(share);
             self.worst.1 = self.worst.1.max(self.backlog);
@@ -296,8 +300,8 @@ mod tests {
         assert_eq!(load.invalid_reason(), None);
         load.record(2500 * MS, 1850 * MS, 50 * MS);
         load.record(3000 * MS, 2350 * MS, MS);
-        let objection = load.invalid_reason().unwrap();
-        assert!(objection.contains("95 % of a core for 1 s and was up to 50 ms"));
+        let reason = load.invalid_reason().unwrap();
+        assert!(reason.contains("95 % of a core for 1 s and was up to 50 ms"));
     }
 
     #[test]

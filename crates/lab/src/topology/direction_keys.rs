@@ -14,7 +14,7 @@ use super::file::{BurstTable, OptionalQuantity, PathTable, QuantityText, Reorder
 use super::queue::{self, QueueLength};
 use crate::LabError;
 
-/// Maximum round-trip time. For comparison: to the moon and back it is under 3 s.
+/// Maximum round-trip time. For comparison: over a geostationary satellite it is about 0.6 s.
 const LONGEST_RTT: Duration = Duration::from_secs(60);
 
 /// The keys that one source gives; `None` leaves a key to a more general source.
@@ -84,6 +84,8 @@ impl DirectionKeys {
     /// replaces keep their defaults, so that equal conditions compare equal.
     pub(super) fn conditions(self, rtt: Duration, mtu: u16) -> Result<Conditions, TopologyError> {
         let replaced = KeysFromTrace::of_trace(self.trace.as_deref());
+        // The queue is sized by the mean rate and RTT of the trace and keeps that size, as the
+        // buffer of a router does.
         let of_trace = self.trace.as_ref().and_then(|trace| trace.mean_rate());
         let rate = of_trace.or(self.rate);
         let sometimes = |trace: &Arc<PathTrace>| trace.points().iter().any(|p| p.rate.is_some());
@@ -163,6 +165,7 @@ fn delay(table: &PathTable) -> Result<Option<Duration>, TopologyError> {
     let rtt = parse_optional("rtt", &table.rtt, round_trip)?;
     let delay = parse_optional("delay", &table.delay, |text| {
         let delay = units::milliseconds(text)?;
+        // Two delays make a round trip.
         at_most(delay, LONGEST_RTT / 2).map(|()| delay)
     })?;
     match (&table.rtt, delay) {

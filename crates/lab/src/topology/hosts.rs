@@ -58,6 +58,7 @@ pub(super) fn hosts(
             host.congestion_control.clone_from(&options.congestion);
         }
     }
+    // Checked last: an invalid host name is the more useful error.
     check_number(hosts.len())?;
     Ok(hosts)
 }

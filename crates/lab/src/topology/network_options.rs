@@ -64,6 +64,8 @@ impl NetworkOptions {
             ..PathTable::default()
         };
         let keys =
+            // The fallback to no keys checks the options against each other, such as --rate and
+            // --trace.
             DirectionKeys::read(&table, Path::new(""))?.with_fallback(&DirectionKeys::default())?;
         let mut sysctls = Vec::new();
         for text in &self.sysctls {

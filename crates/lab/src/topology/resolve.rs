@@ -34,12 +34,13 @@ pub(super) fn topology(
                 .at(between.span()),
         );
     }
-    let mut special = path_overrides(file, &hosts, base)?;
+    let mut overrides = path_overrides(file, &hosts, base)?;
     let mut paths = Vec::new();
     for first in 0..hosts.len() {
         for second in first + 1..hosts.len() {
             let between = (first, second);
-            let keys = special.remove(&between).unwrap_or_default();
+            // Every pair of hosts has a path; a table only changes its conditions.
+            let keys = overrides.remove(&between).unwrap_or_default();
             let path = path(between, &keys, &default, options, mtu).map_err(|fault| {
                 fault.within(&format!(
                     "path {}-{}",
@@ -76,7 +77,7 @@ impl PathKeys {
     }
 
     /// The same keys with the directions exchanged.
-    fn turned(self) -> Self {
+    fn with_directions_swapped(self) -> Self {
         Self {
             both: self.both,
             forward: self.back,
@@ -113,7 +114,7 @@ fn path_overrides(
     hosts: &[LabHost],
     base: &Path,
 ) -> Result<BTreeMap<(usize, usize), PathKeys>, TopologyError> {
-    let mut special = BTreeMap::new();
+    let mut overrides = BTreeMap::new();
     for table in &file.paths {
         let ends = ends(table, hosts)?;
         let keys = PathKeys::read(table.get_ref(), base).map_err(|f| f.at(table.span()))?;
@@ -121,9 +122,9 @@ fn path_overrides(
         let (between, keys) = if ends.0 < ends.1 {
             (ends, keys)
         } else {
-            ((ends.1, ends.0), keys.turned())
+            ((ends.1, ends.0), keys.with_directions_swapped())
         };
-        if special.insert(between, keys).is_some() {
+        if overrides.insert(between, keys).is_some() {
             return Err(TopologyError::new(format!(
                 "between: the path {}-{} has a table already; use one table",
                 hosts[between.0].name, hosts[between.1].name
@@ -131,7 +132,7 @@ fn path_overrides(
             .at(table.span()));
         }
     }
-    Ok(special)
+    Ok(overrides)
 }
 
 /// Indices of the hosts at the ends of a path, in the order of its table.
@@ -166,7 +167,7 @@ fn ends(table: &Spanned<PathTable>, hosts: &[LabHost]) -> Result<(usize, usize),
 /// A path, from its own table, the default and the command line.
 fn path(
     between: (usize, usize),
-    special: &PathKeys,
+    overrides: &PathKeys,
     default: &PathKeys,
     options: &ParsedNetworkOptions,
     mtu: u16,
@@ -174,9 +175,11 @@ fn path(
     let merged =
         |own: &DirectionKeys, of_default: &DirectionKeys| -> Result<DirectionKeys, TopologyError> {
             let nothing = DirectionKeys::default();
+            // From general to special: default, default of the direction, path, direction of the
+            // path, command line. A special source overrides only the keys that it has.
             let general = default.both.clone().with_fallback(&nothing)?;
             let general = of_default.clone().with_fallback(&general)?;
-            let general = special.both.clone().with_fallback(&general)?;
+            let general = overrides.both.clone().with_fallback(&general)?;
             let general = own.clone().with_fallback(&general)?;
             options
                 .keys
@@ -184,8 +187,8 @@ fn path(
                 .with_fallback(&general)
                 .map_err(|f| f.within("command line"))
         };
-    let forward = merged(&special.forward, &default.forward)?;
-    let back = merged(&special.back, &default.back)?;
+    let forward = merged(&overrides.forward, &default.forward)?;
+    let back = merged(&overrides.back, &default.back)?;
     // The BDP of a queue depends on both directions.
     let rtt = forward.mean_delay() + back.mean_delay();
     Ok(LabPath {

@@ -54,6 +54,7 @@ fn path(text: &mut String, path: &LabPath, hosts: &[LabHost]) {
 
 fn direction(text: &mut String, prefix: &str, conditions: &Conditions) {
     let replaced = KeysFromTrace::of_trace(conditions.trace.as_deref());
+    // A key that the trace sets as well would be an error when the file is read.
     if !replaced.delay {
         line(
             text,

@@ -187,6 +187,7 @@ impl CpArgs {
 fn parse_parallelism(text: &str) -> Result<Parallelism, String> {
     match text {
         "auto" => Ok(Parallelism::Auto),
+        // Ito, Ohsaki and Imase (2008) name the modes MI, MI+ and AIMD.
         "mi" => Ok(Parallelism::Chunked(ChunkTuningMode::Mi)),
         "mi+" => Ok(Parallelism::Chunked(ChunkTuningMode::MiPlus)),
         "aimd" => Ok(Parallelism::Chunked(ChunkTuningMode::Aimd)),

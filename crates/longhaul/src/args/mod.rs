@@ -38,7 +38,6 @@ Exit codes:
 #[command(
     name = "longhaul",
     version,
-    about,
     disable_help_subcommand = true,
     after_help = EXIT_CODES,
     after_long_help = EXIT_CODES,

@@ -5,14 +5,14 @@ use std::time::Duration;
 use units::Rate;
 
 /// Longest timeout, about 30 years. Timers overflow with much longer ones.
-const LONGEST_WAIT: Duration = Duration::from_secs(1_000_000_000);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(1_000_000_000);
 
-const NOTHING: &str = "must be more than 0";
+const ZERO_REFUSED: &str = "must be more than 0";
 
 /// Parses a number of bytes, at least 1: `4096`, `64k`, `8M`, `8Mi`.
 pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
     match units::size(text) {
-        Ok(0) => Err(NOTHING.to_owned()),
+        Ok(0) => Err(ZERO_REFUSED.to_owned()),
         Ok(bytes) => Ok(bytes),
         Err(error) => Err(error.to_string()),
     }
@@ -21,7 +21,7 @@ pub(crate) fn parse_positive_size(text: &str) -> Result<u64, String> {
 /// Parses a rate above 0: `100M`, `1Gbit/s`.
 pub(crate) fn parse_positive_rate(text: &str) -> Result<Rate, String> {
     match units::rate(text) {
-        Ok(rate) if rate.as_bits_per_second() == 0 => Err(NOTHING.to_owned()),
+        Ok(rate) if rate.as_bits_per_second() == 0 => Err(ZERO_REFUSED.to_owned()),
         Ok(rate) => Ok(rate),
         Err(error) => Err(error.to_string()),
     }
@@ -43,6 +43,7 @@ pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
 
 /// Parses a round-trip time above 0; a number without a unit is in milliseconds.
 pub(crate) fn parse_round_trip(text: &str) -> Result<Duration, String> {
+    // ping(8) shows milliseconds, and users copy its numbers.
     match units::milliseconds(text) {
         Ok(time) => positive(time),
         Err(error) => Err(error.to_string()),
@@ -59,9 +60,9 @@ pub(crate) fn parse_budget(text: &str) -> Result<Duration, String> {
 
 fn positive(time: Duration) -> Result<Duration, String> {
     if time.is_zero() {
-        return Err(NOTHING.to_owned());
+        return Err(ZERO_REFUSED.to_owned());
     }
-    if time > LONGEST_WAIT {
+    if time > LONGEST_TIMEOUT {
         return Err("is too long; the maximum is 30 years".to_owned());
     }
     Ok(time)

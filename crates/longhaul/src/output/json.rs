@@ -35,6 +35,7 @@ pub(super) fn print_summary(s: &CopySummary) {
         "exit": s.exit as u8,
         "error": s.first_failure.as_ref().map(|f| f.message.clone()),
     });
+    // The exit code reports the result even if nothing reads standard output.
     let _ = super::print_json(&line);
 }
 

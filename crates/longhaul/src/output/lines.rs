@@ -51,6 +51,8 @@ impl LineObserver {
         };
         print_to_stderr(&format!(
             "{}{total}, {}{suffix}",
+            // `--resume` continues from the safe bytes, so they are the progress; the rate is that of
+            // the data moved.
             show::bytes(safe),
             show::rate(rate)
         ));

@@ -61,7 +61,7 @@ fn reorder_delays_the_configured_share_of_packets() {
         let arrivals = run.arrivals();
         assert_eq!(arrivals.len() as u64, COUNT);
         let delayed = run.direction("a", "b").reordered;
-        assert_binomial("held back", delayed, COUNT, 0.05);
+        assert_binomial("reordered", delayed, COUNT, 0.05);
         let late = arrivals.iter().filter(|a| a.delay() >= 11.9).count() as u64;
         assert!(late >= delayed, "{late} of {delayed} came 10 ms later");
         // Not all are overtaken: the last ones, and those before a pause of the sender, have no later

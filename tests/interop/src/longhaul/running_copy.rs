@@ -36,6 +36,7 @@ impl RunningCopy {
         let stdout = guard.child().stdout.take().context("no pipe")?;
         let safe = Arc::new(Mutex::new(Vec::new()));
         let events = Arc::clone(&safe);
+        // The pipe must be read all the time, or the copy blocks when it is full.
         std::thread::spawn(move || {
             for text in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let event: Value = serde_json::from_str(&text).unwrap_or_default();

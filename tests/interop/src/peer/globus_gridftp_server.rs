@@ -20,6 +20,7 @@ pub fn find() -> Result<PathBuf, String> {
 /// Serves the store to anonymous sessions on 127.0.0.1. The server does not confine sessions, so served
 /// paths are absolute paths of this machine.
 pub fn start(store: &TestStore) -> Result<PeerServer> {
+    // -aa: allow anonymous logins.
     let mut options = vec!["-aa".to_owned()];
     if is_root() {
         options.extend(["-anonymous-user".to_owned(), ACCOUNT.to_owned()]);
@@ -56,6 +57,7 @@ fn spawn(store: &TestStore, options: &[String]) -> Result<PeerServer> {
     command.args(["-p", &port.to_string()]).args(options);
     command.args(["-d", "ALL", "-log-module", "stdio:buffer=0", "-l"]);
     command.arg(store.path(&format!("globus.{port}.log")));
+    // Credentials of the user who runs the tests must not change the security of the sessions.
     for variable in ["X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY"] {
         command.env_remove(variable);
     }

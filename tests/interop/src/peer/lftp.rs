@@ -20,6 +20,7 @@ impl Lftp {
 
     /// Runs lftp commands in an anonymous session. An error contains the control connection.
     pub fn script(&self, server: SocketAddr, commands: &str) -> Result<FinishedProgram> {
+        // Without these settings lftp retries for hours and continues after a failed command.
         let script = format!(
             "set net:timeout 20; set net:max-retries 1; set cmd:fail-exit yes; \
              set xfer:clobber yes; {commands}; bye"

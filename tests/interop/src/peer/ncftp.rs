@@ -70,6 +70,8 @@ impl Ncftp {
 
 fn session(program: &Path, at: SocketAddr) -> Command {
     let mut command = client_command(program);
+    // One attempt (-r) with a timeout (-t), so that a failure ends the test; -d prints the
+    // control connection.
     command.args([
         "-P",
         &at.port().to_string(),

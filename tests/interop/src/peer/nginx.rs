@@ -43,6 +43,7 @@ pub fn start(store: &TestStore, identity: Option<&TlsServerIdentity>) -> Result<
             identity.key.display()
         )
     });
+    // The default limit of a request body is 1 MB; 0 removes it.
     let settings = format!(
         "load_module {module};\nuser root;\ndaemon off;\npid {own}/pid;\nerror_log {own}/log;\nevents {{}}\n\
          http {{\n access_log off; client_max_body_size 0; dav_ext_lock_zone zone=locks:1m;\n\

@@ -29,6 +29,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     build.arg("mkdb").arg(&database).arg("-f").arg(&users);
     run::run(&mut build)?.expect_success()?;
     let mut command = Command::new(find().map_err(Error::msg)?);
+    // IPv4 only (-4), no DNS look-ups (-H), no anonymous sessions (-E), user IDs from 1 (-u 1).
     command.args([
         "-S",
         &format!("{},{port}", net::HOST),

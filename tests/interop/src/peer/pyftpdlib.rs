@@ -32,6 +32,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command
+        // Newer Pythons print deprecation warnings for modules that pyftpdlib imports.
         .args(["-W", "ignore", "-c", SCRIPT, &port.to_string()])
         .arg(store.root());
     PeerServer::start(&mut command, store, "pyftpdlib", port)

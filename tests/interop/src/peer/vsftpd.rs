@@ -22,6 +22,7 @@ pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let empty = store.path("vsftpd.empty");
     std::fs::create_dir_all(&empty)?;
+    // vsftpd's seccomp filter kills the session on kernels newer than the filter.
     let settings = format!(
         "listen=YES\nlisten_address={host}\nlisten_port={port}\nbackground=NO\n\
          anonymous_enable=YES\nanon_root={root}\nftp_username={ACCOUNT}\n\

@@ -140,6 +140,7 @@ impl PowerCut {
         listen: &str,
     ) -> Result<LonghaulServer> {
         let config = format!(
+            // Frequent markers, because the copy takes only a few seconds.
             "range-marker-seconds = 1\nsync-policy = \"{}\"\n",
             self.policy
         );
@@ -161,6 +162,7 @@ impl PowerCut {
         ];
         let policy = ["--sync-policy", self.policy];
         let mut command = copy::command(&[&common[..], &policy, more].concat())?;
+        // The journal of the copy belongs to this test, not to the user who runs it.
         command.env("XDG_STATE_HOME", machine.scratch().join("state"));
         Ok(command)
     }
@@ -184,6 +186,7 @@ impl PowerCut {
         let mut server = self.serve(machine, disk, &listen)?;
         let (from, url) = (path_argument(source), server.url("copy"));
         let reported = self.run_until_cut(machine, &["--limit-rate", RATE, &from, &url])?;
+        // The server must not touch the disk after the power cut.
         server.guard().kill();
         Ok(FirstCopy {
             reported,

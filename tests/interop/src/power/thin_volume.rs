@@ -29,7 +29,9 @@ impl ThinVolume {
         mount(none, &pool, Some("tmpfs"), MsFlags::empty(), Some(REAL))?;
         let image = pool.join("image");
         fs::File::create(&image)?.set_len(CLAIMED)?;
+        // A small journal, because its blocks take space of the backing store.
         volume::make_file_system(&["mkfs.ext4", "-q", "-F", "-J", "size=4"], &image)?;
+        // Lazy initialization of inode tables would fill the backing store in the background.
         volume::mount(&image, &folder, "loop,noinit_itable")?;
         Ok(Self { scratch })
     }
@@ -49,6 +51,7 @@ impl ThinVolume {
 
 impl Drop for ThinVolume {
     fn drop(&mut self) {
+        // The image is in the pool, so the pool goes last.
         for name in ["disk", "pool"] {
             volume::unmount(&self.scratch.join(name));
         }

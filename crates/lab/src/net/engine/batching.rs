@@ -9,13 +9,13 @@ const INTERVAL_RANGE: (Duration, Duration) =
     (Duration::from_micros(100), Duration::from_micros(250));
 /// Within that range the interval is the path's one-way delay divided by this: it changes the round-trip
 /// time by 1 % at most.
-const PART_OF_DELAY: u32 = 50;
+const DELAY_DIVISOR: u32 = 50;
 
 /// The batching interval of a path. Segments of a super-packet that arrive within this time after the
 /// first one are delivered together, at the arrival time of the last one. Each delivery costs the
 /// emulator and the receiver a wake-up.
 pub(super) fn batching_interval(delay: Duration) -> Duration {
-    (delay / PART_OF_DELAY).clamp(INTERVAL_RANGE.0, INTERVAL_RANGE.1)
+    (delay / DELAY_DIVISOR).clamp(INTERVAL_RANGE.0, INTERVAL_RANGE.1)
 }
 
 /// Consecutive segments that are delivered together.
@@ -76,6 +76,8 @@ impl SegmentBatcher {
                 if self.is_open
                     && !is_alone
                     && batch.segments.end == index
+                    // Jitter and reordering on the link can give a later segment an earlier
+                    // arrival.
                     && at >= batch.last
                     && at - batch.first <= self.interval =>
             {

@@ -58,6 +58,7 @@ impl DeliveryQueue {
     /// Adds a delivery.
     pub(super) fn push(&mut self, delivery: PendingDelivery) {
         let rank = self.next;
+        // A rank per entry, because a binary heap does not keep the order of equal elements.
         self.next += 1;
         self.put_back(QueuedDelivery { rank, delivery });
     }
@@ -91,6 +92,7 @@ impl DeliveryQueue {
 
 impl QueuedDelivery {
     fn memory(&self) -> usize {
+        // The capacity counts, not the length: that is the memory in use.
         size_of::<Self>() + self.delivery.frame.capacity()
     }
 

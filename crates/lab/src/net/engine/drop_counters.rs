@@ -21,6 +21,7 @@ pub(super) struct DropCounters {
 impl DropCounters {
     /// The reason why the counters make the run invalid.
     pub(super) fn invalid_reason(&self) -> Option<String> {
+        // The path would have forwarded these packets, so the results show the emulator's limit.
         (self.overflow > 0).then(|| {
             format!(
                 "{} packets were dropped because those in flight used {} MiB of memory, so the \
@@ -51,6 +52,7 @@ impl DropCounters {
 
 /// A note if the machine did not wake the emulator in time.
 pub(super) fn stalls_note(stalls: StallStats, has_precedence: bool) -> Option<String> {
+    // Only root may use SCHED_FIFO (sched(7)), which makes late wake-ups rare.
     let advice = if has_precedence {
         ""
     } else {

@@ -289,7 +289,7 @@ impl<'a> PacketForwarder<'a> {
         let mut notes: Vec<_> = self
             .directions
             .iter()
-            .filter_map(PathDirection::untaken_note)
+            .filter_map(PathDirection::refusal_note)
             .collect();
         notes.extend(self.counters.notes());
         EngineReport {

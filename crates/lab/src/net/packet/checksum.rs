@@ -16,6 +16,7 @@ pub(super) fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
+    // The loop ends with a sum of 16 bits; the fallback is never used.
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 

@@ -116,6 +116,7 @@ impl<'a> RawPacket<'a> {
     pub(crate) fn segments(&self) -> usize {
         match self.layout {
             None => 1,
+            // `segment_layout` checked that there is payload and that the segment size is not 0.
             Some(layout) => (self.bytes.len() - layout.headers).div_ceil(layout.segment),
         }
     }
@@ -181,6 +182,7 @@ fn segment_layout(
     {
         return Err(PacketError::Malformed("super-packet without payload"));
     }
+    // Padding would become payload of the last segment.
     if read_u16(bytes, 2).map(usize::from) != Some(bytes.len()) {
         return Err(PacketError::Malformed("super-packet with a wrong length"));
     }

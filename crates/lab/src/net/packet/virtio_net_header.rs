@@ -74,6 +74,7 @@ impl VirtioNetHeader {
     /// The header for a single segment of this super-packet.
     pub(super) const fn for_single_segment(mut self) -> Self {
         self.gso_type = ONE_PACKET;
+        // NEEDS_CHECKSUM stays set: the receiving kernel completes the checksum.
         self.gso_size = 0;
         self
     }

@@ -74,7 +74,7 @@ fn shortest_delay(conditions: &Conditions) -> Duration {
 
 impl PathDirection {
     /// Sends each segment of a packet into the link separately, and schedules those that arrive.
-    /// `index` is the index of this direction; `runs` is a reusable buffer.
+    /// `index` is the index of this direction; `batcher` is reused to avoid allocations.
     pub(super) fn send(
         &mut self,
         now: Duration,
@@ -86,6 +86,7 @@ impl PathDirection {
     ) {
         batcher.begin(self.batching_interval);
         for segment in 0..packet.segments() {
+            // The fate does not tell whether the link held the segment back; its counter does.
             let reordered_before = self.link.counters().reordered;
             let fate = self.link.offer(now, packet.segment_bytes(segment));
             if let PacketFate::Delivered {
@@ -127,6 +128,7 @@ impl PathDirection {
 
     /// Records a delivery to the receiving host.
     pub(super) fn record_delivery(&mut self, delivery: &PendingDelivery, at: Duration) {
+        // Duplicates are not counted as delivered, so that delivered never exceeds sent.
         if !delivery.is_copy {
             self.delivered += u64::from(delivery.packets);
             self.delivered_bytes += delivery.bytes;
@@ -185,7 +187,7 @@ impl PathDirection {
     }
 
     /// A note about refused packets.
-    pub(super) fn untaken_note(&self) -> Option<String> {
+    pub(super) fn refusal_note(&self) -> Option<String> {
         let (from, to) = &self.names;
         (self.refused_by_receiver > 0).then(|| {
             format!(

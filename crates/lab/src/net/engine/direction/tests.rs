@@ -192,14 +192,14 @@ fn packets_that_the_receiver_refuses_do_not_count_as_delivered() {
         &mut batcher,
         &mut queue,
     );
-    assert_eq!(direction.untaken_note(), None);
+    assert_eq!(direction.refusal_note(), None);
     let entry = queue.pop_due(Duration::MAX).unwrap();
     direction.record_refusal(&entry.delivery);
     let report = direction.report().unwrap();
     assert_eq!((report.packets, report.delivered), (3, 0));
     assert!(
         direction
-            .untaken_note()
+            .refusal_note()
             .unwrap()
             .starts_with("a to b: b refused 3 packets")
     );
