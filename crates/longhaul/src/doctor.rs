@@ -20,7 +20,7 @@ const ROUND_TRIPS: [Duration; 4] = [
     Duration::from_millis(200),
 ];
 
-/// Settings that limit every connection whatever its buffers: name below net.ipv4, recommended value,
+/// Settings that limit every connection, independent of its buffers: name below net.ipv4, recommended value,
 /// and the effect of switching it off (tcp(7)).
 const SWITCHES: [(&str, &str, &str); 4] = [
     (

@@ -235,9 +235,9 @@ fn sighup_warns_of_settings_that_need_a_restart() {
     assert_eq!(messages.iter().filter(named).count(), 1, "{messages:?}");
     assert!(!log.exists());
     let _only = server.connect();
-    let mut turned_away =
+    let mut refused_session =
         TestControlConnection(BufReader::new(TcpStream::connect(server.address).unwrap()));
-    turned_away.expect_reply("421");
+    refused_session.expect_reply("421");
 }
 
 fn serve(arguments: &[&str]) -> Output {

@@ -104,10 +104,11 @@ impl TestTree {
         }
     }
 
-    /// The same tree without the files for which `unfit` is true.
+    /// The same tree without the files for which `is_excluded` is true.
     #[must_use]
-    pub fn without(mut self, unfit: impl Fn(&str) -> bool) -> Self {
-        self.files.retain(|path, _| !unfit(&path.to_string_lossy()));
+    pub fn without(mut self, is_excluded: impl Fn(&str) -> bool) -> Self {
+        self.files
+            .retain(|path, _| !is_excluded(&path.to_string_lossy()));
         self
     }
 

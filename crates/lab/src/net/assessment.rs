@@ -131,9 +131,16 @@ mod tests {
     fn moderate_load_gives_a_note_and_high_load_makes_the_run_invalid() {
         let noted = with_load(0.2, 0.03, true);
         assert_eq!((noted.invalid.len(), noted.notes.len()), (0, 2));
-        let spoilt = with_load(0.5, 0.2, true);
-        assert_eq!((spoilt.invalid.len(), spoilt.notes.len()), (2, 0));
-        assert!(spoilt.invalid[0].contains("50 %"), "{:?}", spoilt.invalid);
+        let invalid_report = with_load(0.5, 0.2, true);
+        assert_eq!(
+            (invalid_report.invalid.len(), invalid_report.notes.len()),
+            (2, 0)
+        );
+        assert!(
+            invalid_report.invalid[0].contains("50 %"),
+            "{:?}",
+            invalid_report.invalid
+        );
     }
 
     #[test]

@@ -43,15 +43,15 @@ pub(super) fn build_hosts(
     let mut restricted = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {
         let address = Topology::address(index);
-        let (namespace, (device, unmet)) = HostNamespace::create(&host.name, || {
+        let (namespace, (device, unmet_needs)) = HostNamespace::create(&host.name, || {
             disable_ipv6()?;
             interface::loopback_up()?;
             Ok((device(topology, address)?, configure(host)?))
         })?;
         namespaces.push(namespace);
         ports.push(TunPort { device, address });
-        for_machine.extend(unmet.for_machine);
-        restricted.push(unmet.restricted);
+        for_machine.extend(unmet_needs.for_machine);
+        restricted.push(unmet_needs.restricted);
     }
     for_machine.extend(sysctl::setting_to_allow(restricted.iter().flatten())?);
     let sysctls = TemporarySysctls::set(&for_machine)?;
@@ -108,19 +108,19 @@ fn configure(host: &LabHost) -> Result<UnmetNeeds, LabError> {
         .congestion_control
         .iter()
         .map(|name| (CONGESTION_CONTROL.to_owned(), name.clone()));
-    let mut unmet = UnmetNeeds::default();
+    let mut unmet_needs = UnmetNeeds::default();
     for (key, value) in std::iter::once(no_metrics_save)
         .chain(host.sysctls.iter().cloned())
         .chain(congestion)
     {
         match sysctl::set_in_namespace(&key, &value)? {
-            SysctlScope::Namespace if key == CONGESTION_CONTROL => unmet.restricted = None,
+            SysctlScope::Namespace if key == CONGESTION_CONTROL => unmet_needs.restricted = None,
             SysctlScope::Namespace => {}
-            SysctlScope::Machine => unmet.for_machine.push((key, value)),
-            SysctlScope::Restricted => unmet.restricted = Some(value),
+            SysctlScope::Machine => unmet_needs.for_machine.push((key, value)),
+            SysctlScope::Restricted => unmet_needs.restricted = Some(value),
         }
     }
-    Ok(unmet)
+    Ok(unmet_needs)
 }
 
 /// Checks that the other hosts are reachable directly, without a gateway.

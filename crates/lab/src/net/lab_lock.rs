@@ -38,9 +38,9 @@ impl LabLock {
             match (flock(&file, operation), wait) {
                 (Ok(()), _) => {}
                 (Err(Errno::INTR), _) => continue,
-                (Err(Errno::WOULDBLOCK), Some(tell)) => {
+                (Err(Errno::WOULDBLOCK), Some(report_wait)) => {
                     // Reported once: the next turn of the loop blocks until the lock is free.
-                    tell(&holder_of(&file));
+                    report_wait(&holder_of(&file));
                     operation = FlockOperation::LockExclusive;
                     continue;
                 }

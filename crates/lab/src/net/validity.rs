@@ -203,7 +203,7 @@ impl EmulatorLoad {
 /// The ratio of two counts; 0 if `whole` is 0.
 #[allow(
     clippy::cast_precision_loss,
-    reason = "a share of counts below 2^53, for people"
+    reason = "a share for display; the counts are below 2^53"
 )]
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64

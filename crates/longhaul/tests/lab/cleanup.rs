@@ -177,9 +177,9 @@ impl RunningLab {
             std::fs::read_link(process.join("ns/net"))
                 .is_ok_and(|namespace| self.namespaces.contains(&namespace))
         };
-        let inhabitants: Vec<_> = processes().filter(is_in_lab).collect();
+        let remaining_processes: Vec<_> = processes().filter(is_in_lab).collect();
         assert_eq!(
-            inhabitants,
+            remaining_processes,
             Vec::<PathBuf>::new(),
             "are in the lab's namespaces"
         );

@@ -77,12 +77,12 @@ fn find_unescaped(output: &[u8]) -> Option<String> {
         if !chunk.invalid().is_empty() {
             return Some("invalid UTF-8".to_owned());
         }
-        let unfit = |c: char| {
+        let needs_escape = |c: char| {
             (c.is_control() && !matches!(c, '\n' | '\r'))
                 || ('\u{2028}'..='\u{202e}').contains(&c)
                 || c == '\u{feff}'
         };
-        if let Some(c) = chunk.valid().chars().find(|c| unfit(*c)) {
+        if let Some(c) = chunk.valid().chars().find(|c| needs_escape(*c)) {
             return Some(format!("{c:?}"));
         }
     }

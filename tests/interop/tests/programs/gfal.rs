@@ -67,8 +67,8 @@ fn gfal_lists_renames_and_removes_files() {
         Ok(())
     });
     cells.check("stat", || {
-        let facts = run("stat", &[&server.url("src/f65535")])?;
-        ensure!(facts.stdout_text().contains("65535"), "{facts}");
+        let finished = run("stat", &[&server.url("src/f65535")])?;
+        ensure!(finished.stdout_text().contains("65535"), "{finished}");
         Ok(())
     });
     cells.check("sum", || {

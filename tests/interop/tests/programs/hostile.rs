@@ -228,9 +228,9 @@ fn a_data_connection_from_another_host_is_refused_and_the_transfer_continues() {
     let port = passive_port(&passive).unwrap();
     control.send(b"RETR /src/f65536\r\n").unwrap();
     let stranger = from_other_address(port).unwrap();
-    let mut friend = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut allowed_client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut content = Vec::new();
-    friend.read_to_end(&mut content).unwrap();
+    allowed_client.read_to_end(&mut content).unwrap();
     assert_eq!(
         content,
         std::fs::read(test_files::shared(65_536).unwrap()).unwrap()

@@ -25,8 +25,8 @@ fn all_verbs(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, checks
         Ok(())
     });
     cells.check("stat", || {
-        let facts = verb(&["stat", &url("src/f65535")])?.expect_success()?;
-        ensure!(facts.stdout_text().contains("65535"), "{facts}");
+        let finished = verb(&["stat", &url("src/f65535")])?.expect_success()?;
+        ensure!(finished.stdout_text().contains("65535"), "{finished}");
         verb(&["stat", &url("src/none")])?.expect_code(4).map(drop)
     });
     cells.check("mkdir, mv and rm", || {

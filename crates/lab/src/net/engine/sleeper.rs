@@ -79,7 +79,7 @@ struct FloodDetector {
     is_on: bool,
 }
 
-/// What the engine knows before it sleeps.
+/// The engine's state before it sleeps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SleepRequest {
     /// Time at which it must be awake again.

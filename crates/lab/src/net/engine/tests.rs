@@ -118,13 +118,13 @@ impl EmulatedTestNet {
     }
 
     /// Waits until the engine's report on the first direction meets a condition, and returns it.
-    fn wait_for_report(&self, is_so: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
+    fn wait_for_report(&self, condition: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
         let start = Instant::now();
         loop {
-            if let Some(told) = self.engine.snapshot().into_iter().next()
-                && is_so(&told)
+            if let Some(report) = self.engine.snapshot().into_iter().next()
+                && condition(&report)
             {
-                return told;
+                return report;
             }
             assert!(start.elapsed() < PATIENCE, "{:?}", self.engine.snapshot());
             std::thread::sleep(Duration::from_millis(5));
@@ -141,34 +141,38 @@ impl EmulatedTestNet {
 fn datagrams(net: &EmulatedTestNet, count: u32, size: usize) -> Vec<(u32, Duration)> {
     let (sender, receiver) = (net.udp(0), net.udp(1));
     let arrived = |path: &DirectionReport| path.delivered + path.duplicated;
-    let told = net.engine.snapshot();
-    let before = told
+    let reports = net.engine.snapshot();
+    let before = reports
         .first()
         .map_or((0, 0), |path| (path.packets, arrived(path)));
     let start = Instant::now();
     // The receiver may stop only when the engine has nothing more to deliver.
     let silence = Duration::from_millis(100);
     receiver.set_read_timeout(Some(silence)).unwrap();
-    let (tell, told) = std::sync::mpsc::channel::<u64>();
-    let hear = move || {
-        let mut seen = Vec::new();
+    let (expected_sender, expected) = std::sync::mpsc::channel::<u64>();
+    let receive_all = move || {
+        let mut received = Vec::new();
         let mut buffer = [0; 1500];
-        let mut sum = None;
+        let mut total = None;
         loop {
             let Ok(length) = receiver.recv(&mut buffer) else {
-                sum = sum.or_else(|| told.try_recv().ok());
-                if sum == Some(seen.len() as u64) {
-                    return seen;
+                total = total.or_else(|| expected.try_recv().ok());
+                if total == Some(received.len() as u64) {
+                    return received;
                 }
-                assert!(start.elapsed() < PATIENCE, "{} came", seen.len());
+                assert!(
+                    start.elapsed() < PATIENCE,
+                    "only {} arrived",
+                    received.len()
+                );
                 continue;
             };
             assert_eq!(length, size);
             let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
-            seen.push((number, start.elapsed()));
+            received.push((number, start.elapsed()));
         }
     };
-    let heard = std::thread::spawn(hear);
+    let receiving = std::thread::spawn(receive_all);
     for number in 0..count {
         let mut datagram = vec![0; size];
         datagram[..4].copy_from_slice(&number.to_be_bytes());
@@ -180,11 +184,11 @@ fn datagrams(net: &EmulatedTestNet, count: u32, size: usize) -> Vec<(u32, Durati
         }
     }
     let done = net.wait_for_report(|path| {
-        let gone = path.delivered + path.losses + path.queue_drops;
-        path.packets >= before.0 + u64::from(count) && gone == path.packets
+        let processed = path.delivered + path.losses + path.queue_drops;
+        path.packets >= before.0 + u64::from(count) && processed == path.packets
     });
-    tell.send(arrived(&done) - before.1).unwrap();
-    heard.join().unwrap()
+    expected_sender.send(arrived(&done) - before.1).unwrap();
+    receiving.join().unwrap()
 }
 
 /// Requires one of ten tries to take less than `limit`. Other programs delay some tries, not all.
@@ -400,8 +404,8 @@ fn each_pair_of_three_hosts_has_its_own_path() {
         within(Duration::from_millis(50), || time(from, to));
     }
     // A packet to an unknown address is dropped without a note.
-    let nobody = (Topology::address(20), 7000);
-    sockets[0].send_to(b"hello", nobody).unwrap();
+    let unused_address = (Topology::address(20), 7000);
+    sockets[0].send_to(b"hello", unused_address).unwrap();
     std::thread::sleep(Duration::from_millis(250));
     assert_eq!(net.engine.snapshot().len(), 6);
     let report = net.stop();

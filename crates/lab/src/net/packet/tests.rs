@@ -359,7 +359,7 @@ fn malformed_super_packets_are_refused() {
         changed(10, 0x44), // IP header of 16 bytes
         changed(10, 0x75), // IP version 7
     ];
-    for unfit in malformed {
-        assert!(matches!(unfit, PacketError::Malformed(_)), "{unfit:?}");
+    for error in malformed {
+        assert!(matches!(error, PacketError::Malformed(_)), "{error:?}");
     }
 }
