@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 /// Number of failures shown completely; the others are shown by their first line.
-const IN_FULL: usize = 4;
+const MAX_COMPLETE_FAILURES: usize = 4;
 
 /// The results of the cells of one row.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl MatrixRow {
         );
         if let Err(error) = result {
             let failure = format!("{}: {cell}: {error:#}", self.row);
-            let shown = if self.failures.len() < IN_FULL {
+            let shown = if self.failures.len() < MAX_COMPLETE_FAILURES {
                 usize::MAX
             } else {
                 1

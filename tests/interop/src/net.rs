@@ -11,7 +11,7 @@ pub const HOST: &str = "127.0.0.1";
 
 /// Ports below the ephemeral ports of Linux (ip_local_port_range), so that the kernel does not assign one
 /// between its selection here and its use by a server.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
+const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Passive data ports for servers that would use any port. A test's check whether some server listens
 /// must never connect to a data port.
@@ -31,15 +31,15 @@ pub fn free_ports(count: u16) -> Result<u16> {
         .get_or_init(start)
         .lock()
         .map_err(|_| anyhow!("a port search failed"))?;
-    for _ in PORTS {
-        let first = PORTS.start + *next % (PORTS.end - PORTS.start - count);
-        *next = (*next + count) % PORTS.end;
+    for _ in SERVER_PORTS {
+        let first = SERVER_PORTS.start + *next % (SERVER_PORTS.end - SERVER_PORTS.start - count);
+        *next = (*next + count) % SERVER_PORTS.end;
         // Binding is the only reliable test; the listeners are closed at once for the server.
         if (first..first + count).all(|port| TcpListener::bind((HOST, port)).is_ok()) {
             return Ok(first);
         }
     }
-    bail!("no {count} free ports in {PORTS:?}")
+    bail!("no {count} free ports in {SERVER_PORTS:?}")
 }
 
 /// Whether a server listens on this address.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 /// Environment variable, set to `1` if no test may be skipped, as in `.ci/run`.
-const REQUIRE: &str = "LONGHAUL_REQUIRE_PEERS";
+const REQUIRE_VARIABLE: &str = "LONGHAUL_REQUIRE_PEERS";
 
 /// Returns the value, or `None` after a message on standard error that the test is skipped and why.
 ///
@@ -14,8 +14,8 @@ pub fn or_skip<T>(needed: Result<T, String>) -> Option<T> {
         Ok(value) => Some(value),
         Err(why) => {
             assert!(
-                std::env::var_os(REQUIRE).is_none_or(|value| value != "1"),
-                "{why} (nothing may be missing while {REQUIRE}=1)"
+                std::env::var_os(REQUIRE_VARIABLE).is_none_or(|value| value != "1"),
+                "{why} (nothing may be missing while {REQUIRE_VARIABLE}=1)"
             );
             let thread = std::thread::current();
             let test = thread.name().unwrap_or("test");

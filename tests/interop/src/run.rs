@@ -14,7 +14,7 @@ use crate::process::ProcessGuard;
 pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// Length of the excerpt of each output in error messages, bytes.
-const EXCERPT: usize = 6_000;
+const EXCERPT_LENGTH: usize = 6_000;
 
 /// A program that has ended.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl fmt::Display for FinishedProgram {
 /// The end of an output as text; programs usually print the important part last.
 #[must_use]
 pub fn excerpt(bytes: &[u8]) -> String {
-    let start = bytes.len().saturating_sub(EXCERPT);
+    let start = bytes.len().saturating_sub(EXCERPT_LENGTH);
     let text = String::from_utf8_lossy(&bytes[start..]);
     let text = text.trim_end().replace('\n', "\n    ");
     if start > 0 {

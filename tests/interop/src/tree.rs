@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::seeded_random::SeededRandom;
 
 /// Maximum number of differences in an error message.
-const NAMED: usize = 8;
+const MAX_LISTED_DIFFERENCES: usize = 8;
 
 /// Components of ASCII file names.
 pub const ASCII: &[&str] = &[
@@ -152,7 +152,7 @@ impl TestTree {
             differences.push(format!("extra {}", path.display()));
         }
         let count = differences.len();
-        differences.truncate(NAMED);
+        differences.truncate(MAX_LISTED_DIFFERENCES);
         ensure!(
             count == 0,
             "{count} differences in {} of {} files: {}",

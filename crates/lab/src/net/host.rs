@@ -13,12 +13,12 @@ use crate::LabError;
 use crate::topology::{LabHost, Topology};
 
 /// Prefix length: all hosts are on the subnet 10.99.0.0/24.
-const PREFIX: u8 = 24;
+const PREFIX_LENGTH: u8 = 24;
 
 /// Length of the queue between a host and the emulator, in packets or super-packets. The host drops
 /// packets if it is full. It holds about 0.2 s at 1 Gbit/s in single packets; the ring takes 8 bytes
 /// per packet.
-const DEVICE_QUEUE: u32 = 20_000;
+const DEVICE_QUEUE_LENGTH: u32 = 20_000;
 
 /// Settings of a host that cannot be made in its namespace alone.
 #[derive(Debug, Default)]
@@ -80,12 +80,12 @@ fn device(topology: &Topology, address: Ipv4Addr) -> Result<SyncDevice, LabError
     let device = DeviceBuilder::new()
         .name(INTERFACE)
         .mtu(topology.mtu)
-        .ipv4(address, PREFIX, None)
+        .ipv4(address, PREFIX_LENGTH, None)
         // With offload the kernel sends super-packets with virtio-net headers (IFF_VNET_HDR).
         .offload(topology.offload)
         .build_sync()
         .map_err(failed)?;
-    interface::set_queue_length(device.if_index().map_err(failed)?, DEVICE_QUEUE)?;
+    interface::set_queue_length(device.if_index().map_err(failed)?, DEVICE_QUEUE_LENGTH)?;
     check_route()?;
     Ok(device)
 }
@@ -131,7 +131,7 @@ fn check_route() -> Result<(), LabError> {
         Ok(())
     } else {
         Err(LabError::Program(format!(
-            "{INTERFACE} has no route to 10.99.0.0/{PREFIX}"
+            "{INTERFACE} has no route to 10.99.0.0/{PREFIX_LENGTH}"
         )))
     }
 }
@@ -141,7 +141,7 @@ fn check_route() -> Result<(), LabError> {
 fn has_route(table: &str) -> bool {
     let word = |a: Ipv4Addr| format!("{:08X}", u32::from_ne_bytes(a.octets()));
     let network = word(Ipv4Addr::new(10, 99, 0, 0));
-    let mask = word(Ipv4Addr::from(u32::MAX << (32 - PREFIX)));
+    let mask = word(Ipv4Addr::from(u32::MAX << (32 - PREFIX_LENGTH)));
     table.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         fields.first() == Some(&INTERFACE)

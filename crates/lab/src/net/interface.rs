@@ -11,9 +11,9 @@ use crate::LabError;
 const LOOPBACK: u32 = 1;
 
 /// Size of `struct nlmsghdr` and `struct ifinfomsg`, bytes.
-const HEADERS: usize = 32;
+const HEADERS_SIZE: usize = 32;
 /// Size of `struct rtattr` and a 32-bit value, bytes.
-const ATTRIBUTE: usize = 8;
+const ATTRIBUTE_SIZE: usize = 8;
 
 const RTM_NEWLINK: u16 = 16;
 const NLM_F_REQUEST: u16 = 1;
@@ -42,10 +42,10 @@ pub(super) fn set_queue_length(index: u32, packets: u32) -> Result<(), LabError>
 
 /// An `RTM_NEWLINK` message that sets a flag, or the queue length, of an existing interface.
 fn change(index: u32, flag: Option<u32>, queue: Option<u32>) -> Vec<u8> {
-    let attribute = if queue.is_some() { ATTRIBUTE } else { 0 };
-    let length = u32::try_from(HEADERS + attribute).unwrap_or(u32::MAX);
+    let attribute = if queue.is_some() { ATTRIBUTE_SIZE } else { 0 };
+    let length = u32::try_from(HEADERS_SIZE + attribute).unwrap_or(u32::MAX);
     let flag = flag.unwrap_or(0).to_ne_bytes();
-    let mut message = Vec::with_capacity(HEADERS + attribute);
+    let mut message = Vec::with_capacity(HEADERS_SIZE + attribute);
     message.extend(length.to_ne_bytes());
     message.extend(RTM_NEWLINK.to_ne_bytes());
     message.extend((NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());

@@ -21,7 +21,7 @@ use super::signals::CaughtSignals;
 use crate::LabError;
 
 /// Time for the first process of the namespace to end all others.
-const LAST: Duration = TERMINATION_GRACE.saturating_add(Duration::from_secs(2));
+const NAMESPACE_END_LIMIT: Duration = TERMINATION_GRACE.saturating_add(Duration::from_secs(2));
 
 /// Parameters for starting the command.
 pub(super) struct CommandStart<'a> {
@@ -94,7 +94,7 @@ impl RunningCommand {
             .map_err(|e| failed(e.into()))?;
         let mut ending: Option<(u8, Instant)> = None;
         let status = loop {
-            let left = ending.map(|(_, since)| LAST.saturating_sub(since.elapsed()));
+            let left = ending.map(|(_, since)| NAMESPACE_END_LIMIT.saturating_sub(since.elapsed()));
             if left == Some(Duration::ZERO) {
                 // The first process did not end in time. SIGKILL ends it, and with it the whole
                 // namespace.

@@ -13,7 +13,7 @@ use super::sysctl;
 use crate::LabError;
 
 /// The record file. Only root can write in this directory, so root can trust its content.
-const RECORD: &str = "/run/longhaul-lab.sysctls";
+const RECORD_FILE: &str = "/run/longhaul-lab.sysctls";
 
 /// One changed setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,12 +89,12 @@ impl TemporarySysctls {
                 // be lost.
                 .create_new(true)
                 .mode(0o600)
-                .open(RECORD)?
+                .open(RECORD_FILE)?
                 .write_all(text.as_bytes())
         });
         written.map_err(|e| match e.kind() {
             ErrorKind::PermissionDenied => self.changes.not_root(),
-            _ => LabError::system(format!("cannot write {RECORD}"), e),
+            _ => LabError::system(format!("cannot write {RECORD_FILE}"), e),
         })
     }
 }
@@ -112,10 +112,10 @@ impl SysctlChanges {
             return;
         }
         self.restore();
-        if let Err(error) = std::fs::remove_file(RECORD)
+        if let Err(error) = std::fs::remove_file(RECORD_FILE)
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::error!(%error, "cannot remove {RECORD}");
+            tracing::error!(%error, "cannot remove {RECORD_FILE}");
         }
     }
 
@@ -151,7 +151,7 @@ impl SysctlChanges {
 
 /// Whether a lab has changed settings and not restored them yet. That lab may still be running.
 pub(super) fn has_record() -> bool {
-    std::path::Path::new(RECORD).exists()
+    std::path::Path::new(RECORD_FILE).exists()
 }
 
 /// Restores the settings of a lab that was killed together with all its processes. The caller must
@@ -160,16 +160,16 @@ pub(super) fn has_record() -> bool {
 /// # Errors
 /// The record file cannot be read although this process is root, or is damaged.
 pub(super) fn recover() -> Result<(), LabError> {
-    let text = match std::fs::read_to_string(RECORD) {
+    let text = match std::fs::read_to_string(RECORD_FILE) {
         Ok(text) => text,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
             return Ok(());
         }
-        Err(e) => return Err(LabError::system(format!("cannot read {RECORD}"), e)),
+        Err(e) => return Err(LabError::system(format!("cannot read {RECORD_FILE}"), e)),
     };
     let changes: SysctlChanges = serde_json::from_str(&text).map_err(|e| {
         LabError::system(
-            format!("{RECORD}, left by a killed lab, is damaged; remove it"),
+            format!("{RECORD_FILE}, left by a killed lab, is damaged; remove it"),
             e,
         )
     })?;

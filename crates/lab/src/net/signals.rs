@@ -9,7 +9,7 @@ use rustix::process::Pid;
 
 use crate::LabError;
 
-const ENDING: [Signal; 4] = [
+const TERMINATING: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,
@@ -81,7 +81,7 @@ pub(crate) fn unblock_all() -> Result<(), LabError> {
 pub(crate) fn terminating_signals() -> SigSet {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let ignored = ignored(&status);
-    ENDING
+    TERMINATING
         .into_iter()
         .filter(|signal| ignored & (1 << (*signal as u32 - 1)) == 0)
         .collect()

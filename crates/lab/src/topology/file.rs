@@ -13,7 +13,7 @@ use super::error::TopologyError;
 use crate::LabError;
 
 /// Maximum size of a file, bytes: enough for a trace of two million lines.
-const LONGEST: u64 = 64 << 20;
+const MAX_FILE_SIZE: u64 = 64 << 20;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -172,13 +172,13 @@ pub(super) fn read_text(path: &Path) -> Result<String, LabError> {
     let mut text = String::new();
     // The limit also protects against endless files such as /dev/zero. One byte more detects the
     // excess.
-    file.take(LONGEST + 1)
+    file.take(MAX_FILE_SIZE + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    if text.len() as u64 > LONGEST {
+    if text.len() as u64 > MAX_FILE_SIZE {
         return Err(LabError::Usage(format!(
             "{shown}: longer than {} MiB; is it the right file?",
-            LONGEST >> 20
+            MAX_FILE_SIZE >> 20
         )));
     }
     Ok(text)

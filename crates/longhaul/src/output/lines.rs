@@ -8,9 +8,9 @@ use units::show;
 
 use super::{event_message, print_to_stderr, streams_text};
 
-const PERIOD: Duration = Duration::from_secs(10);
+const LINE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Prints a progress line every [`PERIOD`].
+/// Prints a progress line every [`LINE_PERIOD`].
 pub(super) struct LineObserver {
     state: Mutex<LineProgress>,
 }
@@ -40,7 +40,7 @@ impl LineObserver {
         };
         let elapsed = state.last_line.elapsed();
         // Progress events arrive several times per second; a log file needs only a few lines.
-        if elapsed < PERIOD {
+        if elapsed < LINE_PERIOD {
             return;
         }
         #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]

@@ -13,7 +13,7 @@ use crate::process::ProcessGuard;
 use crate::run::{LIMIT, command_line};
 
 /// Interval of progress events.
-const PERIOD: Duration = Duration::from_millis(200);
+const PROGRESS_PERIOD: Duration = Duration::from_millis(200);
 
 /// A running `longhaul cp --json` whose progress is watched.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl RunningCopy {
         let Ok(events) = self.safe.lock() else {
             return 0;
         };
-        let since = lag.as_millis() / PERIOD.as_millis();
+        let since = lag.as_millis() / PROGRESS_PERIOD.as_millis();
         let before: Vec<_> = events.iter().filter(|(at, _)| *at <= moment).collect();
         let old = before
             .iter()

@@ -11,9 +11,9 @@ use crate::scratch::ScratchFolder;
 use crate::volume;
 
 /// Nominal size of the file system, bytes.
-const CLAIMED: u64 = 192 << 20;
+const NOMINAL_SIZE: u64 = 192 << 20;
 /// Size of the backing store, as a tmpfs option.
-const REAL: &str = "size=32m";
+const BACKING_SIZE_OPTION: &str = "size=32m";
 
 /// A mounted thin volume; see [`super::machine::is_supported`] for its prerequisites.
 pub struct ThinVolume {
@@ -26,9 +26,15 @@ impl ThinVolume {
         let scratch = volume::private_mount_scratch()?;
         let none = None::<&str>;
         let (pool, folder) = (scratch.folder("pool")?, scratch.folder("disk")?);
-        mount(none, &pool, Some("tmpfs"), MsFlags::empty(), Some(REAL))?;
+        mount(
+            none,
+            &pool,
+            Some("tmpfs"),
+            MsFlags::empty(),
+            Some(BACKING_SIZE_OPTION),
+        )?;
         let image = pool.join("image");
-        fs::File::create(&image)?.set_len(CLAIMED)?;
+        fs::File::create(&image)?.set_len(NOMINAL_SIZE)?;
         // A small journal, because its blocks take space of the backing store.
         volume::make_file_system(&["mkfs.ext4", "-q", "-F", "-J", "size=4"], &image)?;
         // Lazy initialization of inode tables would fill the backing store in the background.

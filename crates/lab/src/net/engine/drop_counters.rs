@@ -52,7 +52,7 @@ impl DropCounters {
 
 /// A note if the machine did not wake the emulator in time.
 pub(super) fn stalls_note(stalls: StallStats, has_precedence: bool) -> Option<String> {
-    // Only root may use SCHED_FIFO (sched(7)), which makes late wake-ups rare.
+    // Real-time scheduling, which makes late wake-ups rare, needs root or RLIMIT_RTPRIO (sched(7)).
     let advice = if has_precedence {
         ""
     } else {

@@ -18,11 +18,11 @@ use crate::net::packet::{LARGEST_FRAME, PacketError, RawPacket, TunFraming};
 use crate::net::validity::EmulatorLoad;
 
 /// Maximum number of frames read from one device before other devices and deliveries get their turn.
-const READS: usize = 32;
+const MAX_READS_PER_TURN: usize = 32;
 /// Maximum number of deliveries before the devices are read again.
-const DELIVERIES: usize = 64;
+const MAX_DELIVERIES_PER_TURN: usize = 64;
 /// Delay before the retry of a delivery that the kernel had no room for.
-const RETRY: Duration = Duration::from_micros(50);
+const RETRY_DELAY: Duration = Duration::from_micros(50);
 /// Time after which such a delivery is given up.
 const RETRY_LIMIT: Duration = Duration::from_millis(100);
 /// Interval of the periodic work: copying counters for [`Engine::snapshot`](super::Engine::snapshot)
@@ -152,7 +152,7 @@ impl<'a> PacketForwarder<'a> {
         let Some(TunPort { device, .. }) = ports.get(port) else {
             return Ok(());
         };
-        for _ in 0..READS {
+        for _ in 0..MAX_READS_PER_TURN {
             match device.recv(&mut self.buffer) {
                 Ok(length) => self.handle_frame(port, length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -218,7 +218,7 @@ impl<'a> PacketForwarder<'a> {
 
     /// Writes frames that are due to their hosts.
     fn deliver(&mut self) {
-        for _ in 0..DELIVERIES {
+        for _ in 0..MAX_DELIVERIES_PER_TURN {
             let now = self.clock.now();
             if now < self.blocked_until {
                 return;
@@ -241,7 +241,7 @@ impl<'a> PacketForwarder<'a> {
                 Err(error) if is_transient(&error) && now < delivery.due + RETRY_LIMIT => {
                     self.counters.retries += 1;
                     // All deliveries wait, so that the order within a direction is kept.
-                    self.blocked_until = now + RETRY;
+                    self.blocked_until = now + RETRY_DELAY;
                     self.queue.put_back(entry);
                     return;
                 }

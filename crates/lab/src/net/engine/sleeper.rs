@@ -12,17 +12,17 @@ use thread_priority::{
 };
 
 /// How long before a delivery the engine wakes: about the wake-up latency of a machine.
-const EARLY: Duration = Duration::from_micros(60);
+const WAKE_EARLY_BY: Duration = Duration::from_micros(60);
 /// Shortest sleep after which it wakes early, so that busy waiting costs a small part of the time.
 const LONG_SLEEP: Duration = Duration::from_micros(400);
 /// Minimum time between two reads during a flood.
-const PAUSE: Duration = Duration::from_micros(50);
-/// More packets than this per [`SPAN`], on average, are a flood.
-const FLOOD: u64 = 30;
+const FLOOD_PAUSE: Duration = Duration::from_micros(50);
+/// More packets than this per [`FLOOD_INTERVAL`], on average, are a flood.
+const FLOOD_PACKETS: u64 = 30;
 /// Interval in which packets are counted.
-const SPAN: Duration = Duration::from_millis(1);
+const FLOOD_INTERVAL: Duration = Duration::from_millis(1);
 /// A wake-up later than requested by more than this is a stall of the machine.
-const STALL: Duration = Duration::from_millis(2);
+const STALL_THRESHOLD: Duration = Duration::from_millis(2);
 
 /// Time since the start of the run.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ pub(super) fn raise_thread_priority() -> bool {
 ///
 /// A sleeping thread wakes some tens of microseconds late. If packets are rare, the thread wakes a
 /// little early and polls the clock for the rest. With many packets that would cost a whole core, so it
-/// accepts the lateness. In a flood of small packets it does not read again before [`PAUSE`] has
+/// accepts the lateness. In a flood of small packets it does not read again before [`FLOOD_PAUSE`] has
 /// passed; otherwise each packet would wake the emulator and the receiving program, which costs more
 /// than handling the packet.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ impl EngineSleeper {
         clock: EngineClock,
     ) -> io::Result<()> {
         let now = clock.now();
-        let pause = (self.woke_at + PAUSE).saturating_sub(now);
+        let pause = (self.woke_at + FLOOD_PAUSE).saturating_sub(now);
         if self.flood.is_on(now, request.frames_handled) && !request.is_behind && !pause.is_zero() {
             let first = fds.len().min(1);
             poll_fds(&mut fds[..first], pause)?;
@@ -132,13 +132,13 @@ impl EngineSleeper {
         let early = if remaining < LONG_SLEEP {
             Duration::ZERO
         } else {
-            EARLY
+            WAKE_EARLY_BY
         };
         if poll_fds(fds, remaining - early)? {
             return Ok(());
         }
         let awake = clock.now();
-        if awake < until && until - awake <= EARLY {
+        if awake < until && until - awake <= WAKE_EARLY_BY {
             poll_clock(fds, until, clock)?;
         } else if !remaining.is_zero() {
             self.stalls.note(awake.saturating_sub(until));
@@ -163,9 +163,9 @@ impl FloodDetector {
     fn is_on(&mut self, now: Duration, work: u64) -> bool {
         let (start, before) = self.start;
         let passed = now.saturating_sub(start);
-        if passed >= SPAN {
-            let spans = passed.as_nanos() / SPAN.as_nanos();
-            self.is_on = u128::from(work - before) > u128::from(FLOOD) * spans;
+        if passed >= FLOOD_INTERVAL {
+            let intervals = passed.as_nanos() / FLOOD_INTERVAL.as_nanos();
+            self.is_on = u128::from(work - before) > u128::from(FLOOD_PACKETS) * intervals;
             self.start = (now, work);
         }
         self.is_on
@@ -174,7 +174,7 @@ impl FloodDetector {
 
 impl StallStats {
     fn note(&mut self, late: Duration) {
-        if late > STALL {
+        if late > STALL_THRESHOLD {
             self.count += 1;
             self.longest = self.longest.max(late);
         }
@@ -239,9 +239,9 @@ mod tests {
     fn a_flood_is_detected_from_the_packets_per_millisecond() {
         let mut flood = FloodDetector::default();
         let ms = Duration::from_millis;
-        assert!(!flood.is_on(ms(1), FLOOD));
-        assert!(flood.is_on(ms(2), FLOOD + FLOOD + 1));
-        assert!(flood.is_on(ms(2), FLOOD + FLOOD + 1));
-        assert!(!flood.is_on(ms(12), 12 * FLOOD));
+        assert!(!flood.is_on(ms(1), FLOOD_PACKETS));
+        assert!(flood.is_on(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
+        assert!(flood.is_on(ms(2), FLOOD_PACKETS + FLOOD_PACKETS + 1));
+        assert!(!flood.is_on(ms(12), 12 * FLOOD_PACKETS));
     }
 }
