@@ -92,7 +92,7 @@ pub struct CopyOptions {
     /// `--sync-policy`: of files written here
     pub sync_policy: SyncPolicy,
     /// `--links`
-    pub links: SymlinkPolicy,
+    pub symlinks: SymlinkPolicy,
     /// `--keep-existing`: existing destinations are left alone and count as skipped
     /// ([`CopySummary::kept`]). One that has another size than its source, or is older, is named in a
     /// warning. Default: overwrite.
@@ -103,7 +103,7 @@ pub struct CopyOptions {
     /// Files at a time in a tree (`--concurrency`), 1..=64.
     pub concurrency: usize,
     /// `--allow-foreign-data-address`: data connections may be with hosts that a server names
-    pub foreign_data: bool,
+    pub allow_foreign_data: bool,
     /// Data ports for active connections.
     pub data_ports: Option<(u16, u16)>,
 }
@@ -167,13 +167,13 @@ impl CopyFailure {
 
     /// Another copy is writing the destination: this one may have its turn later
     /// ([`CopyOptions::wait`]).
-    pub fn occupied(message: impl Into<String>) -> Self {
+    pub fn destination_busy(message: impl Into<String>) -> Self {
         Self::transient(Exit::Local, message)
     }
 
     /// Whether this is [`CopyFailure::occupied`]: nothing else that happens on this machine goes away by
     /// itself.
-    pub fn is_occupied(&self) -> bool {
+    pub fn is_destination_busy(&self) -> bool {
         self.transient && self.exit == Exit::Local
     }
 }

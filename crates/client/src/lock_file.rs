@@ -13,15 +13,15 @@ use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use rustix::fs::OFlags;
 
 /// Permissions of files that are not finished: nobody else's business.
-const PRIVATE: u32 = 0o600;
+const PRIVATE_MODE: u32 = 0o600;
 /// How often a file may be gone when it is locked. Each time another copy has ended.
-const TRIES: usize = 100;
+const MAX_OPEN_ATTEMPTS: usize = 100;
 
 /// The answer to [`open`].
 #[derive(Debug)]
 pub(crate) enum LockedOpen {
     /// Nobody else writes it until the file is closed.
-    Own(File),
+    Locked(File),
     /// Nobody can tell: this file system has no locks.
     Unlocked(File),
     /// Another copy writes it.
@@ -30,14 +30,14 @@ pub(crate) enum LockedOpen {
 
 /// Opens the regular file `path` to read and write, as its only writer. It is made if there is none
 /// and keeps what it holds. A symbolic link as last component is an error.
-pub(crate) fn open(path: &Path) -> io::Result<LockedOpen> {
-    for _ in 0..TRIES {
+pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
+    for _ in 0..MAX_OPEN_ATTEMPTS {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(PRIVATE)
+            .mode(PRIVATE_MODE)
             // A pipe in its place must not make this wait.
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(path)?;
@@ -48,10 +48,10 @@ pub(crate) fn open(path: &Path) -> io::Result<LockedOpen> {
         if claimed == WriteLockStatus::Busy {
             return Ok(LockedOpen::Busy);
         }
-        if names(path, &file)? {
+        if path_names_file(path, &file)? {
             return Ok(match claimed {
                 WriteLockStatus::Unsupported => LockedOpen::Unlocked(file),
-                _ => LockedOpen::Own(file),
+                _ => LockedOpen::Locked(file),
             });
         }
     }
@@ -59,7 +59,7 @@ pub(crate) fn open(path: &Path) -> io::Result<LockedOpen> {
 }
 
 /// Whether `path` names this very file (device and inode), not by way of a link.
-pub(crate) fn names(path: &Path, file: &File) -> io::Result<bool> {
+pub(crate) fn path_names_file(path: &Path, file: &File) -> io::Result<bool> {
     let mine = file.metadata()?;
     match fs::symlink_metadata(path) {
         Ok(there) => Ok((there.dev(), there.ino()) == (mine.dev(), mine.ino())),
@@ -70,8 +70,8 @@ pub(crate) fn names(path: &Path, file: &File) -> io::Result<bool> {
 
 /// Removes `path` if it still names this file, whose lock is held. What cannot be removed stays: its
 /// name tells what it is.
-pub(crate) fn remove(path: &Path, file: &File) {
-    if matches!(names(path, file), Ok(true)) {
+pub(crate) fn remove_if_same(path: &Path, file: &File) {
+    if matches!(path_names_file(path, file), Ok(true)) {
         let _ = fs::remove_file(path);
     }
 }
@@ -92,7 +92,7 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        remove(&self.path, &self.file);
+        remove_if_same(&self.path, &self.file);
     }
 }
 
@@ -103,8 +103,8 @@ mod tests {
     use super::*;
 
     fn own(path: &Path) -> File {
-        match open(path).unwrap() {
-            LockedOpen::Own(file) => file,
+        match open_locked(path).unwrap() {
+            LockedOpen::Locked(file) => file,
             other => panic!("{other:?}"),
         }
     }
@@ -115,7 +115,7 @@ mod tests {
         let path = dir.path().join("f");
         fs::write(&path, "kept").unwrap();
         let first = own(&path);
-        assert!(matches!(open(&path), Ok(LockedOpen::Busy)));
+        assert!(matches!(open_locked(&path), Ok(LockedOpen::Busy)));
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         drop(first);
         own(&path);
@@ -129,11 +129,11 @@ mod tests {
         fs::rename(&path, dir.path().join("g")).unwrap();
         // The name is free, whoever holds what had it.
         let second = own(&path);
-        assert!(!names(&path, &first).unwrap());
-        assert!(names(&path, &second).unwrap());
-        remove(&path, &first);
+        assert!(!path_names_file(&path, &first).unwrap());
+        assert!(path_names_file(&path, &second).unwrap());
+        remove_if_same(&path, &first);
         assert!(path.exists());
-        remove(&path, &second);
+        remove_if_same(&path, &second);
         assert!(!path.exists());
     }
 
@@ -143,8 +143,8 @@ mod tests {
         let (path, link) = (dir.path().join("f"), dir.path().join("l"));
         fs::write(&path, "kept").unwrap();
         symlink(&path, &link).unwrap();
-        assert!(open(&link).is_err());
-        assert!(open(dir.path()).is_err());
+        assert!(open_locked(&link).is_err());
+        assert!(open_locked(dir.path()).is_err());
         let fresh = own(&dir.path().join("new"));
         assert_eq!(
             fresh.metadata().unwrap().permissions().mode() & 0o777,
@@ -157,7 +157,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let stand = LockFile::new(path.clone(), own(&path));
-        assert!(matches!(open(&path), Ok(LockedOpen::Busy)));
+        assert!(matches!(open_locked(&path), Ok(LockedOpen::Busy)));
         drop(stand);
         assert!(!path.exists());
     }

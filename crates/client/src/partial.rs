@@ -26,9 +26,9 @@ use crate::lock_file::{self, LockFile, LockedOpen};
 use crate::{CopyFailure, Exit};
 
 const PARTIAL: &[u8] = PARTIAL_SUFFIX;
-const JOURNAL: &[u8] = b".longhaul-journal";
+const JOURNAL_SUFFIX: &[u8] = b".longhaul-journal";
 /// End of the name under which a journal's next state is written.
-pub(crate) const NEXT: &[u8] = b"~";
+pub(crate) const JOURNAL_TEMP_SUFFIX: &[u8] = b"~";
 
 /// Name of the last component `name` while it is unfinished.
 pub(crate) fn partial_name(name: &[u8]) -> Vec<u8> {
@@ -46,8 +46,8 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
 /// The other names that a copy to the last component `name` writes in the same directory: the
 /// unfinished file, its journal, and the journal's next state.
 pub(crate) fn companion_names(name: &[u8]) -> [Vec<u8>; 3] {
-    let journal = with_suffix(name, JOURNAL);
-    let next = [journal.as_slice(), NEXT].concat();
+    let journal = with_suffix(name, JOURNAL_SUFFIX);
+    let next = [journal.as_slice(), JOURNAL_TEMP_SUFFIX].concat();
     [partial_name(name), journal, next]
 }
 
@@ -61,15 +61,15 @@ pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
 /// Whether the last component `name` is that of an unfinished file or of its journal. One that was moved
 /// out of the way (`NAME.longhaul-partial.old`) is none: it is whole, and may be the only one of its kind.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
-    let name = name.strip_suffix(NEXT).unwrap_or(name);
+    let name = name.strip_suffix(JOURNAL_TEMP_SUFFIX).unwrap_or(name);
     let ends = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
-    ends(PARTIAL) || ends(JOURNAL)
+    ends(PARTIAL) || ends(JOURNAL_SUFFIX)
 }
 
 fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     // One byte stays free: a journal is replaced by way of a name that is longer by that.
     let mut out = if name.len() + suffix.len() >= MAX_NAME {
-        hash(name).into_bytes()
+        name_hash(name).into_bytes()
     } else {
         name.to_vec()
     };
@@ -78,7 +78,7 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
 }
 
 /// Hex digits that stand for `bytes` in a file name.
-fn hash(bytes: &[u8]) -> String {
+fn name_hash(bytes: &[u8]) -> String {
     let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
     digest.update(bytes);
     let mut hex = digest.finish();
@@ -101,7 +101,7 @@ fn state_directory() -> Option<PathBuf> {
 /// Where the journal of a copy to a server is kept, under a hash of both ends. `None` when there is no
 /// place for it.
 pub(crate) fn upload_journal_path(source: &str, destination: &str) -> Option<PathBuf> {
-    let name = hash(format!("{source}\n{destination}").as_bytes());
+    let name = name_hash(format!("{source}\n{destination}").as_bytes());
     Some(state_directory()?.join(format!("{name}.journal")))
 }
 
@@ -112,19 +112,19 @@ pub(crate) fn lock_remote_destination(
     destination: &str,
     shown: &str,
 ) -> Result<Option<LockFile>, CopyFailure> {
-    let name = hash(destination.as_bytes());
+    let name = name_hash(destination.as_bytes());
     let Some(path) = state_directory().map(|d| d.join(format!("{name}.lock"))) else {
         return Ok(None);
     };
-    match lock_file::open(&path) {
-        Ok(LockedOpen::Own(file)) => Ok(Some(LockFile::new(path, file))),
-        Ok(LockedOpen::Busy) => Err(occupied(shown)),
+    match lock_file::open_locked(&path) {
+        Ok(LockedOpen::Locked(file)) => Ok(Some(LockFile::new(path, file))),
+        Ok(LockedOpen::Busy) => Err(destination_busy_failure(shown)),
         Ok(LockedOpen::Unlocked(_)) | Err(_) => Ok(None),
     }
 }
 
-fn occupied(shown: impl std::fmt::Display) -> CopyFailure {
-    CopyFailure::occupied(format!(
+fn destination_busy_failure(shown: impl std::fmt::Display) -> CopyFailure {
+    CopyFailure::destination_busy(format!(
         "{shown}: another copy is writing this file; let it end, or use --wait"
     ))
 }
@@ -167,7 +167,7 @@ impl WriteTarget {
 
     /// Place that `destination` is to be written through. A symbolic link to a file is followed, so that
     /// the rename replaces the file and not the link.
-    pub(crate) fn at(destination: &Path) -> Result<Self, CopyFailure> {
+    pub(crate) fn for_path(destination: &Path) -> Result<Self, CopyFailure> {
         let destination = fs::canonicalize(destination).unwrap_or_else(|_| destination.to_owned());
         match fs::metadata(&destination) {
             // Better now than when the whole file is there and cannot get its name.
@@ -186,13 +186,13 @@ impl WriteTarget {
                     sink: Arc::new(sink),
                 })
             }
-            _ => PartialFile::of(destination).map(Self::File),
+            _ => PartialFile::for_destination(destination).map(Self::File),
         }
     }
 }
 
 impl PartialFile {
-    fn of(destination: PathBuf) -> Result<Self, CopyFailure> {
+    fn for_destination(destination: PathBuf) -> Result<Self, CopyFailure> {
         let name = destination
             .file_name()
             .ok_or_else(|| local_failure(&destination, "names no file"))?;
@@ -210,7 +210,7 @@ impl PartialFile {
         };
         Ok(Self {
             path: sibling(PARTIAL),
-            journal: sibling(JOURNAL),
+            journal: sibling(JOURNAL_SUFFIX),
             destination,
         })
     }
@@ -222,11 +222,12 @@ impl PartialFile {
     /// # Errors
     /// [`CopyFailure::occupied`] when another copy is at it; else what opening it gives.
     pub(crate) fn lock(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), CopyFailure> {
-        let opened = lock_file::open(&self.path).map_err(|e| local_failure(&self.path, e))?;
+        let opened =
+            lock_file::open_locked(&self.path).map_err(|e| local_failure(&self.path, e))?;
         let (file, locked) = match opened {
-            LockedOpen::Own(file) => (file, true),
+            LockedOpen::Locked(file) => (file, true),
             LockedOpen::Unlocked(file) => (file, false),
-            LockedOpen::Busy => return Err(occupied(self.destination.display())),
+            LockedOpen::Busy => return Err(destination_busy_failure(self.destination.display())),
         };
         // One that an earlier version left may be open to more; somebody else's cannot be changed.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
@@ -237,7 +238,7 @@ impl PartialFile {
     }
 
     /// Empties the partial file.
-    pub(crate) fn start_over(&self, sink: &FileSink) -> Result<(), CopyFailure> {
+    pub(crate) fn truncate(&self, sink: &FileSink) -> Result<(), CopyFailure> {
         sink.file()
             .set_len(0)
             .map_err(|e| local_failure(&self.path, e))
@@ -246,12 +247,12 @@ impl PartialFile {
     /// Removes a partial file that its owner gives up with nothing in it.
     pub(crate) fn remove_if_empty(&self, sink: &FileSink) {
         if sink.file().metadata().is_ok_and(|meta| meta.len() == 0) {
-            lock_file::remove(&self.path, sink.file());
+            lock_file::remove_if_same(&self.path, sink.file());
         }
     }
 
     /// Length of what is there from an earlier run.
-    pub(crate) fn length(&self) -> Option<u64> {
+    pub(crate) fn existing_length(&self) -> Option<u64> {
         fs::metadata(&self.path).ok().map(|meta| meta.len())
     }
 
@@ -281,7 +282,9 @@ impl PartialFile {
     /// this returns, unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
     pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), CopyFailure> {
         // Last of all: the disk may have taken its time.
-        if !lock_file::names(&self.path, sink.file()).map_err(|e| local_failure(&self.path, e))? {
+        if !lock_file::path_names_file(&self.path, sink.file())
+            .map_err(|e| local_failure(&self.path, e))?
+        {
             let message = format!(
                 "was removed or replaced by somebody else while it was written; {} is as it was",
                 self.destination.display()
@@ -323,13 +326,13 @@ fn system_time(time: Timestamp) -> Option<SystemTime> {
 }
 
 /// Seconds since 1970 of a local file's modification.
-pub(crate) fn modified(meta: &fs::Metadata) -> Option<Timestamp> {
+pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
     let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
     Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
 }
 
 /// The last component of a local path as bytes.
-pub(crate) fn name_of(path: &Path) -> Option<&[u8]> {
+pub(crate) fn file_name_bytes(path: &Path) -> Option<&[u8]> {
     path.file_name().map(OsStr::as_bytes)
 }
 
@@ -358,7 +361,7 @@ mod tests {
     #[test]
     fn a_missing_directory_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = WriteTarget::at(&dir.path().join("none/f")).unwrap_err();
+        let failure = WriteTarget::for_path(&dir.path().join("none/f")).unwrap_err();
         assert_eq!(failure.exit, Exit::Local);
         let named = format!("{}: no such directory", dir.path().join("none").display());
         assert!(failure.message.starts_with(&named), "{failure}");
@@ -371,7 +374,7 @@ mod tests {
         let destination = dir.path().join("f");
         fs::write(&destination, "old").unwrap();
         fs::set_permissions(&destination, Permissions::from_mode(0o600)).unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&destination) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&destination) else {
             panic!("a regular file is written aside");
         };
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
@@ -379,7 +382,7 @@ mod tests {
             partial
                 .lock(SyncPolicy::default())
                 .unwrap_err()
-                .is_occupied()
+                .is_destination_busy()
         );
         sink.file().write_all(b"new").unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"old");
@@ -389,13 +392,13 @@ mod tests {
         partial.put_in_place(&sink).unwrap();
         let meta = fs::metadata(&destination).unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"new");
-        assert_eq!(modified(&meta), Some(Timestamp(1_000_000_000)));
+        assert_eq!(modification_time(&meta), Some(Timestamp(1_000_000_000)));
         assert_eq!(meta.permissions().mode() & 0o777, 0o600);
         assert!(!partial.path.exists());
     }
 
     fn partial_at(destination: &Path) -> PartialFile {
-        match WriteTarget::at(destination) {
+        match WriteTarget::for_path(destination) {
             Ok(WriteTarget::File(partial)) => partial,
             other => panic!("{other:?}"),
         }
@@ -462,7 +465,7 @@ mod tests {
     #[test]
     fn a_name_that_no_file_can_have_is_refused_before_anything_moves() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = WriteTarget::at(&dir.path().join("x".repeat(256))).unwrap_err();
+        let failure = WriteTarget::for_path(&dir.path().join("x".repeat(256))).unwrap_err();
         assert_eq!(failure.exit, Exit::Local);
         assert!(failure.message.contains("too long"), "{failure}");
     }
@@ -491,14 +494,17 @@ mod tests {
         fs::write(&file, "x").unwrap();
         let link = dir.path().join("l");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&link) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&link) else {
             panic!("a link to a file is a file");
         };
         assert_eq!(partial.destination, fs::canonicalize(&file).unwrap());
         assert!(matches!(
-            WriteTarget::at(Path::new("/dev/null")),
+            WriteTarget::for_path(Path::new("/dev/null")),
             Ok(WriteTarget::Direct { .. })
         ));
-        assert_eq!(WriteTarget::at(dir.path()).unwrap_err().exit, Exit::Local);
+        assert_eq!(
+            WriteTarget::for_path(dir.path()).unwrap_err().exit,
+            Exit::Local
+        );
     }
 }

@@ -39,12 +39,12 @@ pub(crate) fn window(info: &TcpInfo) -> u64 {
 pub(crate) fn limiter(streams: &[StreamSample]) -> Limiter {
     match streams.iter().find_map(|one| role(&one.info)) {
         None => Limiter::Unknown,
-        Some(Role::Sender) => of_sender(streams),
-        Some(Role::Receiver) => of_receiver(streams),
+        Some(Role::Sender) => sender_limiter(streams),
+        Some(Role::Receiver) => receiver_limiter(streams),
     }
 }
 
-fn of_sender(streams: &[StreamSample]) -> Limiter {
+fn sender_limiter(streams: &[StreamSample]) -> Limiter {
     let sum = |field: fn(&TcpInfo) -> u64| streams.iter().map(|s| field(&s.info)).sum::<u64>();
     let busy = sum(|s| s.busy_us);
     let (rwnd, sndbuf) = (sum(|s| s.rwnd_limited_us), sum(|s| s.sndbuf_limited_us));
@@ -63,7 +63,7 @@ fn of_sender(streams: &[StreamSample]) -> Limiter {
 
 /// Most of the streams' receive memory is full: this end does not read, since it writes. (Linux gives
 /// about half of the buffer to the window, tcp_adv_win_scale.)
-fn of_receiver(streams: &[StreamSample]) -> Limiter {
+fn receiver_limiter(streams: &[StreamSample]) -> Limiter {
     let waits = |s: &&StreamSample| s.memory.rmem_alloc > s.memory.rcvbuf / 2;
     let waiting = streams.iter().filter(waits).count();
     if waiting * 2 > streams.len() {

@@ -21,11 +21,11 @@ pub(crate) const CONCURRENT_FROM_AHEAD: u64 = 64 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verification {
     /// The number of bytes, as asked.
-    Bytes,
+    ByteCount,
     /// The number of bytes, because the server cannot sum.
     Size,
     /// Checksums of both ends; `required`: the user named it.
-    Sum {
+    Checksum {
         /// Which.
         algorithm: ChecksumAlgorithm,
         /// Asked for by name: falling back to the size is no option.
@@ -37,9 +37,9 @@ impl Verification {
     /// The word in summaries.
     pub(crate) fn label(self) -> String {
         match self {
-            Self::Bytes => "none".to_owned(),
+            Self::ByteCount => "none".to_owned(),
             Self::Size => "size".to_owned(),
-            Self::Sum { algorithm, .. } => algorithm.name().to_ascii_lowercase(),
+            Self::Checksum { algorithm, .. } => algorithm.name().to_ascii_lowercase(),
         }
     }
 
@@ -47,21 +47,21 @@ impl Verification {
     /// nothing to compare.
     pub(crate) fn size_label(self, told: bool) -> String {
         match self {
-            Self::Size | Self::Sum { .. } if told => Self::Size.label(),
-            _ => Self::Bytes.label(),
+            Self::Size | Self::Checksum { .. } if told => Self::Size.label(),
+            _ => Self::ByteCount.label(),
         }
     }
 
     /// Whether the user named the algorithm, so that nothing else will do.
     pub(crate) fn is_required(self) -> bool {
-        matches!(self, Self::Sum { required: true, .. })
+        matches!(self, Self::Checksum { required: true, .. })
     }
 
     /// The algorithm, if there is one.
     pub(crate) fn algorithm(self) -> Option<ChecksumAlgorithm> {
         match self {
-            Self::Sum { algorithm, .. } => Some(algorithm),
-            Self::Bytes | Self::Size => None,
+            Self::Checksum { algorithm, .. } => Some(algorithm),
+            Self::ByteCount | Self::Size => None,
         }
     }
 }
@@ -72,13 +72,14 @@ pub(crate) struct ChecksumAbility<'a> {
     /// Checksums that can be had.
     pub(crate) sums: &'a AvailableChecksums,
     /// The copied bytes are the whole file there.
-    pub(crate) whole: bool,
+    pub(crate) is_whole_file: bool,
 }
 
 impl ChecksumAbility<'_> {
     /// Whether this sum can be had of the copied bytes.
     pub(crate) fn has(&self, algorithm: ChecksumAlgorithm) -> bool {
-        self.sums.parts.contains(&algorithm) || (self.whole && self.sums.whole.contains(&algorithm))
+        self.sums.ranges.contains(&algorithm)
+            || (self.is_whole_file && self.sums.whole_files.contains(&algorithm))
     }
 }
 
@@ -92,8 +93,8 @@ pub(crate) fn choose_verification(
 ) -> Result<Verification, CopyFailure> {
     let all_have = |algorithm| ends.iter().all(|end| end.has(algorithm));
     match wish {
-        VerifyMode::None => Ok(Verification::Bytes),
-        VerifyMode::With(algorithm) if all_have(algorithm) => Ok(Verification::Sum {
+        VerifyMode::None => Ok(Verification::ByteCount),
+        VerifyMode::With(algorithm) if all_have(algorithm) => Ok(Verification::Checksum {
             algorithm,
             required: true,
         }),
@@ -107,7 +108,7 @@ pub(crate) fn choose_verification(
         VerifyMode::Auto => Ok(ChecksumAlgorithm::CHEAPEST_FIRST
             .into_iter()
             .find(|a| all_have(*a))
-            .map_or(Verification::Size, |algorithm| Verification::Sum {
+            .map_or(Verification::Size, |algorithm| Verification::Checksum {
                 algorithm,
                 required: false,
             })),
@@ -119,10 +120,10 @@ pub(crate) fn choose_verification(
 pub(crate) struct ChecksumComparison<'a> {
     pub(crate) check: Verification,
     /// The copy or its source, for messages.
-    pub(crate) shown: &'a str,
+    pub(crate) display_name: &'a str,
     /// Some of the bytes came in an attempt that the server did not stand by: only a checksum can call
     /// the copy whole.
-    pub(crate) disputed: bool,
+    pub(crate) unconfirmed: bool,
 }
 
 /// How a comparison ended that found no difference.
@@ -140,13 +141,13 @@ impl ChecksumComparison<'_> {
     /// # Errors
     /// A difference ([`Exit::Integrity`]); a missing sum where a sum was asked for by name (the same)
     /// or where nothing else proves the copy ([`Exit::Protocol`]); a lost connection as it is.
-    pub(crate) fn of(
+    pub(crate) fn evaluate(
         self,
         algorithm: ChecksumAlgorithm,
         source: Result<String, CopyFailure>,
         copy: Result<String, CopyFailure>,
     ) -> Result<ComparisonResult, CopyFailure> {
-        let shown = self.shown;
+        let shown = self.display_name;
         let missing = match (source, copy) {
             (Ok(source), Ok(copy)) => {
                 compare_checksums(algorithm, &source, &copy, shown)?;
@@ -155,7 +156,7 @@ impl ChecksumComparison<'_> {
             (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
             (Err(failure), _) | (_, Err(failure)) => failure.message,
         };
-        if self.disputed {
+        if self.unconfirmed {
             let message = format!(
                 "{shown}: the server did not confirm the transfer, and no checksum can prove the \
                  copy: {missing}; copy it again"
@@ -233,8 +234,8 @@ mod tests {
 
     fn server(parts: &[ChecksumAlgorithm], whole: &[ChecksumAlgorithm]) -> AvailableChecksums {
         AvailableChecksums {
-            parts: parts.to_vec(),
-            whole: whole.to_vec(),
+            ranges: parts.to_vec(),
+            whole_files: whole.to_vec(),
         }
     }
 
@@ -245,13 +246,16 @@ mod tests {
     ) -> Result<Verification, CopyFailure> {
         let ends: Vec<_> = ends
             .iter()
-            .map(|sums| ChecksumAbility { sums, whole })
+            .map(|sums| ChecksumAbility {
+                sums,
+                is_whole_file: whole,
+            })
             .collect();
         choose_verification(wish, &ends)
     }
 
     fn sum(algorithm: ChecksumAlgorithm, required: bool) -> Verification {
-        Verification::Sum {
+        Verification::Checksum {
             algorithm,
             required,
         }
@@ -264,14 +268,14 @@ mod tests {
     ) -> Result<ComparisonResult, CopyFailure> {
         let algorithm = ChecksumAlgorithm::Crc32c;
         let comparison = ChecksumComparison {
-            check: Verification::Sum {
+            check: Verification::Checksum {
                 algorithm,
                 required,
             },
-            shown: "f",
-            disputed,
+            display_name: "f",
+            unconfirmed: disputed,
         };
-        comparison.of(algorithm, Ok("AB".to_owned()), copy.map(str::to_owned))
+        comparison.evaluate(algorithm, Ok("AB".to_owned()), copy.map(str::to_owned))
     }
 
     #[test]
@@ -350,10 +354,10 @@ mod tests {
         assert!(refused.message.contains("BLAKE3"));
         assert_eq!(
             chosen(VerifyMode::None, &[&globus], true),
-            Ok(Verification::Bytes)
+            Ok(Verification::ByteCount)
         );
-        assert_eq!(Verification::Bytes.label(), "none");
-        assert_eq!(Verification::Bytes.size_label(true), "none");
+        assert_eq!(Verification::ByteCount.label(), "none");
+        assert_eq!(Verification::ByteCount.size_label(true), "none");
         assert_eq!(Verification::Size.size_label(true), "size");
         assert_eq!(sum(ChecksumAlgorithm::Md5, false).size_label(false), "none");
     }

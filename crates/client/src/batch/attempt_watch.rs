@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use data::job::TransferControl;
 use tokio::task::JoinHandle;
 
-use super::every;
+use super::periodic_timer;
 use crate::journal::{Journal, StoredRanges};
 
 /// How often the safe ranges are looked at; the journal itself decides when it writes.
@@ -24,7 +24,7 @@ pub(super) struct AttemptWatch<'a, S: Fn() -> StoredRanges> {
     /// An empty set is worth keeping once bytes move: the size of the partial file tells the rest.
     keep_empty: bool,
     /// The attempt ended well.
-    whole: bool,
+    succeeded: bool,
 }
 
 impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
@@ -41,7 +41,7 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
             state,
             syncing: None,
             keep_empty,
-            whole: false,
+            succeeded: false,
         }
     }
 
@@ -50,21 +50,21 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
         mut self,
         attempt: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let mut timer = every(TICK);
+        let mut timer = periodic_timer(TICK);
         tokio::pin!(attempt);
         loop {
             tokio::select! {
                 biased;
                 output = &mut attempt => {
-                    self.whole = output.is_ok();
+                    self.succeeded = output.is_ok();
                     return output;
                 }
-                _ = timer.tick() => self.keep(),
+                _ = timer.tick() => self.update_journal(),
             }
         }
     }
 
-    fn keep(&mut self) {
+    fn update_journal(&mut self) {
         let Some(journal) = &mut self.journal else {
             return;
         };
@@ -91,7 +91,7 @@ impl<S: Fn() -> StoredRanges> Drop for AttemptWatch<'_, S> {
             return;
         };
         // A file that was whole at once needs no journal while it is verified.
-        if self.whole && !journal.has_written() {
+        if self.succeeded && !journal.has_written() {
             return;
         }
         let state = (self.state)();

@@ -11,11 +11,11 @@ use crate::storage::contract::{AvailableChecksums, Storage};
 use crate::verify::checksum_local;
 
 /// Bytes at the end of each safe range that are compared before a copy is resumed.
-const SPOT: u64 = 4 << 20;
+const COMPARED_TAIL: u64 = 4 << 20;
 /// Most ranges that are compared.
-const SPOTS: usize = 16;
+const MAX_COMPARED_RANGES: usize = 16;
 /// Most sums of ranges of an open file that are worth computing.
-const MOST_HERE: usize = 128;
+const MAX_LOCAL_QUERIES: usize = 128;
 
 /// One end of a copy: bytes that can be summed. `origin` is where the copy's byte 0 is.
 pub(super) enum ChecksumEndpoint<'a> {
@@ -39,15 +39,15 @@ pub(super) enum ChecksumEndpoint<'a> {
 
 impl ChecksumEndpoint<'_> {
     /// Most sums of ranges that are worth asking for.
-    pub(super) fn questions(&self) -> usize {
+    pub(super) fn max_queries(&self) -> usize {
         match self {
-            Self::Named { storage, .. } => storage.capabilities().concurrency,
-            Self::Open { .. } => MOST_HERE,
+            Self::Named { storage, .. } => storage.capabilities().max_queries,
+            Self::Open { .. } => MAX_LOCAL_QUERIES,
         }
     }
 
     /// The sums of ranges, in their order.
-    pub(super) async fn sums(
+    pub(super) async fn checksums(
         &mut self,
         algorithm: ChecksumAlgorithm,
         ranges: &[ByteRange],
@@ -73,26 +73,26 @@ impl ChecksumEndpoint<'_> {
         }
     }
 
-    async fn sum(
+    async fn range_checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
         range: ByteRange,
     ) -> Result<String, CopyFailure> {
         let (start, length) = (range.start, Some(range.len()));
-        self.of(algorithm, start, length).await
+        self.checksum(algorithm, start, length).await
     }
 
     /// The sum from the origin on: of `length` bytes, or to the end. Storages that sum whole files only
     /// can do that, too.
-    pub(super) async fn total(
+    pub(super) async fn whole_checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
         length: Option<u64>,
     ) -> Result<String, CopyFailure> {
-        self.of(algorithm, 0, length).await
+        self.checksum(algorithm, 0, length).await
     }
 
-    async fn of(
+    async fn checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
         start: u64,
@@ -115,19 +115,19 @@ impl ChecksumEndpoint<'_> {
 }
 
 /// Compares the ends of the safe ranges (at most 4 MiB of each, at most 16 ranges, the last ones).
-pub(super) async fn spots_agree(
+pub(super) async fn range_ends_agree(
     a: &mut ChecksumEndpoint<'_>,
     b: &mut ChecksumEndpoint<'_>,
     algorithm: ChecksumAlgorithm,
     safe: &RangeSet,
 ) -> Result<bool, CopyFailure> {
-    let skip = safe.range_count().saturating_sub(SPOTS);
+    let skip = safe.range_count().saturating_sub(MAX_COMPARED_RANGES);
     for range in safe.iter().skip(skip) {
         let spot = ByteRange {
-            start: range.start.max(range.end.saturating_sub(SPOT)),
+            start: range.start.max(range.end.saturating_sub(COMPARED_TAIL)),
             end: range.end,
         };
-        if !agree(a, b, algorithm, spot).await? {
+        if !range_agrees(a, b, algorithm, spot).await? {
             return Ok(false);
         }
     }
@@ -135,19 +135,22 @@ pub(super) async fn spots_agree(
 }
 
 /// Compares one range.
-pub(super) async fn agree(
+pub(super) async fn range_agrees(
     a: &mut ChecksumEndpoint<'_>,
     b: &mut ChecksumEndpoint<'_>,
     algorithm: ChecksumAlgorithm,
     range: ByteRange,
 ) -> Result<bool, CopyFailure> {
-    let (a, b) = tokio::join!(a.sum(algorithm, range), b.sum(algorithm, range));
+    let (a, b) = tokio::join!(
+        a.range_checksum(algorithm, range),
+        b.range_checksum(algorithm, range)
+    );
     Ok(a?.eq_ignore_ascii_case(&b?))
 }
 
 /// The cheapest algorithm for parts of files that all ends have.
-pub(super) fn partial_algorithm(ends: &[&AvailableChecksums]) -> Option<ChecksumAlgorithm> {
+pub(super) fn common_range_algorithm(ends: &[&AvailableChecksums]) -> Option<ChecksumAlgorithm> {
     ChecksumAlgorithm::CHEAPEST_FIRST
         .into_iter()
-        .find(|a| ends.iter().all(|sums| sums.parts.contains(a)))
+        .find(|a| ends.iter().all(|sums| sums.ranges.contains(a)))
 }

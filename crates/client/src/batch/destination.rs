@@ -23,60 +23,60 @@ use crate::{CopyFailure, Exit};
 /// Where the bytes go.
 pub(super) enum CopyDestination<'a> {
     /// Into an open file of this process.
-    Here(Box<LocalDestination>),
+    Local(Box<LocalDestination>),
     /// To a storage that stores them.
-    There(Box<StorageDestination<'a>>),
+    Storage(Box<StorageDestination<'a>>),
 }
 
 impl<'a> CopyDestination<'a> {
     /// Makes the destination this copy's own, before anybody else is troubled.
-    pub(super) fn own(
+    pub(super) fn lock(
         &mut self,
         ctx: &BatchContext,
         item: &PlannedFile,
     ) -> Result<(), CopyFailure> {
         match self {
-            Self::Here(download) => download.own_early(ctx),
-            Self::There(upload) => upload.own(item),
+            Self::Local(download) => download.lock_early(ctx),
+            Self::Storage(upload) => upload.lock(item),
         }
     }
 
     /// Safe at the destination when an attempt begins.
-    pub(super) fn have(&self) -> &RangeSet {
+    pub(super) fn safe_ranges(&self) -> &RangeSet {
         match self {
-            Self::Here(download) => &download.standing.have,
-            Self::There(upload) => &upload.standing.have,
+            Self::Local(download) => &download.state.safe,
+            Self::Storage(upload) => &upload.state.safe,
         }
     }
 
     /// Everything is there already.
     pub(super) fn is_whole(&self, span: CopyRange) -> bool {
-        let have = self.have();
+        let have = self.safe_ranges();
         !have.is_empty() && span.size.is_some_and(|size| have.contains(0, size))
     }
 
     /// Bytes are taken at any offset.
     pub(super) fn is_seekable(&self) -> bool {
         match self {
-            Self::Here(download) => download.is_seekable(),
-            Self::There(_) => true,
+            Self::Local(download) => download.is_seekable(),
+            Self::Storage(_) => true,
         }
     }
 
     /// The checksums that can be had of the finished copy.
-    pub(super) async fn sums(
+    pub(super) async fn available_checksums(
         &self,
         to: &mut dyn Storage,
     ) -> Result<AvailableChecksums, CopyFailure> {
         match self {
-            Self::Here(download) => Ok(download.sums()),
-            Self::There(upload) => upload.sums(to).await,
+            Self::Local(download) => Ok(download.available_checksums()),
+            Self::Storage(upload) => upload.available_checksums(to).await,
         }
     }
 
     /// Facts of the file that has the final name, if `--resume` asks for it to be looked at and it has this size; and
     /// the end that can be summed.
-    pub(super) async fn in_place<'e>(
+    pub(super) async fn file_in_place<'e>(
         &self,
         ctx: &BatchContext,
         size: Option<u64>,
@@ -87,8 +87,8 @@ impl<'a> CopyDestination<'a> {
     {
         let origin = 0;
         match self {
-            Self::Here(download) => {
-                let there = download.in_place(ctx, size)?;
+            Self::Local(download) => {
+                let there = download.file_in_place(ctx, size)?;
                 Ok(there.map(|OpenSource { source, facts }| {
                     (
                         facts.unwrap_or_default(),
@@ -96,8 +96,8 @@ impl<'a> CopyDestination<'a> {
                     )
                 }))
             }
-            Self::There(upload) => {
-                let there = upload.in_place(ctx, size, to).await?;
+            Self::Storage(upload) => {
+                let there = upload.file_in_place(ctx, size, to).await?;
                 let path = upload.path();
                 let end = ChecksumEndpoint::Named {
                     storage: to,
@@ -110,16 +110,16 @@ impl<'a> CopyDestination<'a> {
     }
 
     /// The file that has the final name is the one that was to be copied.
-    pub(super) async fn found_in_place(
+    pub(super) async fn confirm_in_place(
         &self,
         ctx: &BatchContext,
         item: &PlannedFile,
         (source, size): (&str, Option<u64>),
     ) -> Result<(), CopyFailure> {
         match self {
-            Self::Here(download) => download.found_in_place(ctx, item, size).await,
-            Self::There(upload) => {
-                upload.found_in_place(ctx, item, source, size);
+            Self::Local(download) => download.confirm_in_place(ctx, item, size).await,
+            Self::Storage(upload) => {
+                upload.confirm_in_place(ctx, item, source, size);
                 Ok(())
             }
         }
@@ -134,13 +134,13 @@ impl<'a> CopyDestination<'a> {
         to: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
         match self {
-            Self::Here(download) => download.prepare(asked, identity, source).await,
-            Self::There(upload) => upload.prepare(asked, identity, source, to).await,
+            Self::Local(download) => download.prepare(asked, identity, source).await,
+            Self::Storage(upload) => upload.prepare(asked, identity, source, to).await,
         }
     }
 
     /// The state while an attempt runs, and the journal that it is written to.
-    pub(super) fn watched(
+    pub(super) fn journal_and_progress(
         &mut self,
         control: &Arc<TransferControl>,
     ) -> (
@@ -148,44 +148,44 @@ impl<'a> CopyDestination<'a> {
         Box<dyn Fn() -> StoredRanges + Send + Sync>,
     ) {
         match self {
-            Self::Here(download) => {
-                let state = download.state_during(control);
-                (download.standing.journal.as_mut(), Box::new(state))
+            Self::Local(download) => {
+                let state = download.stored_ranges_during(control);
+                (download.state.journal.as_mut(), Box::new(state))
             }
-            Self::There(upload) => {
-                let safe = upload.safe();
+            Self::Storage(upload) => {
+                let safe = upload.safe_ranges();
                 let state = move || StoredRanges::safe_only(safe());
-                (upload.standing.journal.as_mut(), Box::new(state))
+                (upload.state.journal.as_mut(), Box::new(state))
             }
         }
     }
 
     /// The length of an interrupted copy tells what is there; `in_order`: bytes come from the first to
     /// the last.
-    pub(super) fn size_tells(&self, in_order: bool) -> bool {
+    pub(super) fn length_shows_progress(&self, in_order: bool) -> bool {
         match self {
-            Self::Here(_) => in_order,
-            Self::There(upload) => upload.size_tells(),
+            Self::Local(_) => in_order,
+            Self::Storage(upload) => upload.length_shows_progress(),
         }
     }
 
     /// The sum of the copy: of what was written here, else the storage's own. The outer failure is this
     /// machine's.
-    pub(super) async fn sum(
+    pub(super) async fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
         to: &mut dyn Storage,
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match self {
-            Self::Here(download) => {
+            Self::Local(download) => {
                 let missing = || {
                     let message = "what was written cannot be read again";
                     CopyFailure::new(Exit::Local, message)
                 };
-                let sum = download.sum(algorithm).await?;
+                let sum = download.checksum(algorithm).await?;
                 Ok(sum.ok_or_else(missing))
             }
-            Self::There(upload) => {
+            Self::Storage(upload) => {
                 let path = upload.store_path();
                 Ok(to.checksum(algorithm, 0, None, &path).await)
             }
@@ -200,36 +200,36 @@ impl<'a> CopyDestination<'a> {
     ) -> Result<bool, CopyFailure> {
         match (self, expected) {
             // Its length was compared when the last byte had come.
-            (Self::Here(_), expected) => Ok(expected.is_some()),
-            (Self::There(upload), Some(expected)) => upload.check_size(to, expected).await,
-            (Self::There(_), None) => Ok(false),
+            (Self::Local(_), expected) => Ok(expected.is_some()),
+            (Self::Storage(upload), Some(expected)) => upload.check_size(to, expected).await,
+            (Self::Storage(_), None) => Ok(false),
         }
     }
 
     /// For messages about a comparison.
-    pub(super) fn shown(&self, item: &PlannedFile) -> String {
+    pub(super) fn display_name(&self, item: &PlannedFile) -> String {
         match self {
-            Self::Here(_) => item.source.display(),
-            Self::There(upload) => upload.shown.clone(),
+            Self::Local(_) => item.source.display(),
+            Self::Storage(upload) => upload.display_name.clone(),
         }
     }
 
     /// Some of the bytes came in an attempt that a peer did not stand by.
-    pub(super) fn is_disputed(&self) -> bool {
+    pub(super) fn is_unconfirmed(&self) -> bool {
         match self {
-            Self::Here(download) => download.standing.disputed,
-            Self::There(upload) => upload.standing.disputed,
+            Self::Local(download) => download.state.unconfirmed,
+            Self::Storage(upload) => upload.state.unconfirmed,
         }
     }
 
     /// Passes the result of a verification on, and keeps nothing that it proved wrong.
-    pub(super) async fn judged<T>(
+    pub(super) async fn after_verification<T>(
         &mut self,
         verified: Result<T, CopyFailure>,
     ) -> Result<T, CopyFailure> {
         match self {
-            Self::Here(download) => download.judged(verified).await,
-            Self::There(upload) => upload.judged(verified),
+            Self::Local(download) => download.after_verification(verified).await,
+            Self::Storage(upload) => upload.after_verification(verified),
         }
     }
 
@@ -242,46 +242,46 @@ impl<'a> CopyDestination<'a> {
         again: bool,
     ) -> Result<UploadFinish, CopyFailure> {
         match self {
-            Self::Here(download) => {
+            Self::Local(download) => {
                 download.finish(modified).await?;
                 Ok(UploadFinish::InPlace)
             }
-            Self::There(upload) => upload.finish(ctx, to, modified, again).await,
+            Self::Storage(upload) => upload.finish(ctx, to, modified, again).await,
         }
     }
 
     /// Adds to a final failure where a whole and verified file is that did not get its name.
-    pub(super) fn explained(&self, failure: CopyFailure) -> CopyFailure {
+    pub(super) fn explain_failure(&self, failure: CopyFailure) -> CopyFailure {
         match self {
-            Self::Here(_) => failure,
-            Self::There(upload) => upload.explained(failure),
+            Self::Local(_) => failure,
+            Self::Storage(upload) => upload.explain_failure(failure),
         }
     }
 
     /// Gives up what was resumed; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
+    pub(super) fn discard_resumed(&mut self) -> bool {
         match self {
-            Self::Here(download) => download.forget_resumed(),
-            Self::There(upload) => upload.forget_resumed(),
+            Self::Local(download) => download.discard_resumed(),
+            Self::Storage(upload) => upload.discard_resumed(),
         }
     }
 
     /// The last attempt's bytes are sent again.
-    pub(super) fn in_vain(&self) -> bool {
+    pub(super) fn attempt_was_wasted(&self) -> bool {
         match self {
-            Self::Here(download) => download.standing.in_vain,
-            Self::There(upload) => upload.standing.in_vain,
+            Self::Local(download) => download.state.attempt_wasted,
+            Self::Storage(upload) => upload.state.attempt_wasted,
         }
     }
 
     /// Nothing can be compared with a source that is open here, too: a pipe cannot be read again.
     pub(super) fn is_unreadable(&self) -> bool {
-        matches!(self, Self::Here(download) if !download.is_file())
+        matches!(self, Self::Local(download) if !download.is_file())
     }
 }
 
 /// A source that was open here is given by the name of its end.
-pub(super) fn open_end(source: &Arc<dyn Source>, origin: u64) -> ChecksumEndpoint<'static> {
+pub(super) fn open_endpoint(source: &Arc<dyn Source>, origin: u64) -> ChecksumEndpoint<'static> {
     ChecksumEndpoint::Open {
         source: Arc::clone(source),
         origin,

@@ -16,9 +16,9 @@ enum KeptRanges {
     /// These ranges are safe.
     Safe(RangeSet),
     /// These ranges are there, but only a checksum can call them safe.
-    Disputed(RangeSet),
+    Unconfirmed(RangeSet),
     /// Only these ranges are safe: the attempt's unconfirmed bytes are sent again.
-    Dropped(RangeSet),
+    ConfirmedOnly(RangeSet),
 }
 
 /// How a destination stands, over the attempts of a copy.
@@ -27,15 +27,15 @@ pub(super) struct DestinationState {
     /// Tells a later run what is safe; `None` where nothing is to be told.
     pub(super) journal: Option<Journal>,
     /// Safe at the destination.
-    pub(super) have: RangeSet,
+    pub(super) safe: RangeSet,
     /// Some of it is from an earlier run.
     pub(super) resumed: bool,
     /// Nothing of an earlier run is to be used.
-    pub(super) distrust: bool,
+    pub(super) ignore_leftovers: bool,
     /// Some of what is safe came in an attempt that a peer did not stand by: a checksum must judge it.
-    pub(super) disputed: bool,
+    pub(super) unconfirmed: bool,
     /// The last attempt's bytes are sent again.
-    pub(super) in_vain: bool,
+    pub(super) attempt_wasted: bool,
     /// A mismatch has led to a new beginning once.
     started_over: bool,
 }
@@ -43,60 +43,60 @@ pub(super) struct DestinationState {
 impl DestinationState {
     /// Weighs a failed attempt, as [`after_failure`]; `Some` of what alone is safe where the attempt's
     /// bytes do not count.
-    pub(super) fn weigh(
+    pub(super) fn record_failed_attempt(
         &mut self,
         arrived: &RangeSet,
         said: &TransferConfirmation,
         size: Option<u64>,
         judged: bool,
     ) -> Option<RangeSet> {
-        match after_failure(&self.have, arrived, said, size, judged) {
-            KeptRanges::Safe(all) => self.have = all,
-            KeptRanges::Disputed(all) => {
-                self.have = all;
-                self.disputed = true;
+        match ranges_after_failure(&self.safe, arrived, said, size, judged) {
+            KeptRanges::Safe(all) => self.safe = all,
+            KeptRanges::Unconfirmed(all) => {
+                self.safe = all;
+                self.unconfirmed = true;
             }
-            KeptRanges::Dropped(safe) => return Some(safe),
+            KeptRanges::ConfirmedOnly(safe) => return Some(safe),
         }
         None
     }
 
     /// Nothing but `safe` counts any more.
-    pub(super) fn take_back(&mut self, safe: RangeSet) {
-        self.in_vain = true;
+    pub(super) fn retract_to(&mut self, safe: RangeSet) {
+        self.attempt_wasted = true;
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.retract_to(&StoredRanges::safe_only(safe.clone()))
         {
             tracing::debug!("journal: {error}");
         }
-        self.have = safe;
+        self.safe = safe;
     }
 
     /// Removes the journal: there is nothing to go on from any more, or everything is in place.
-    pub(super) fn forget_journal(&mut self) {
+    pub(super) fn remove_journal(&mut self) {
         if let Some(journal) = self.journal.take() {
             journal.remove();
         }
     }
 
     /// Gives up what was resumed, or once what was disputed; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
+    pub(super) fn discard_resumed(&mut self) -> bool {
         let resumed = std::mem::take(&mut self.resumed);
-        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
+        let disputed = std::mem::take(&mut self.unconfirmed) && !self.started_over;
         if !resumed && !disputed {
             return false;
         }
         self.started_over = true;
-        self.distrust = true;
+        self.ignore_leftovers = true;
         self.journal = None;
-        self.have = RangeSet::new();
+        self.safe = RangeSet::new();
         true
     }
 }
 
 /// Weighs a failed attempt: `before` was safe when it began, `arrived` came in it, `size` is that of
 /// the whole; `judged`: a checksum of the whole will be compared at the end.
-fn after_failure(
+fn ranges_after_failure(
     before: &RangeSet,
     arrived: &RangeSet,
     said: &TransferConfirmation,
@@ -111,11 +111,11 @@ fn after_failure(
         return KeptRanges::Safe(all);
     }
     if judged {
-        return KeptRanges::Disputed(all);
+        return KeptRanges::Unconfirmed(all);
     }
     let mut safe = before.clone();
     safe.extend(&said.confirmed());
-    KeptRanges::Dropped(safe)
+    KeptRanges::ConfirmedOnly(safe)
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     }
 
     fn kept(arrived: &str, said: &TransferConfirmation, judged: bool) -> KeptRanges {
-        after_failure(&ranges("0-10"), &ranges(arrived), said, Some(100), judged)
+        ranges_after_failure(&ranges("0-10"), &ranges(arrived), said, Some(100), judged)
     }
 
     #[test]
@@ -146,14 +146,14 @@ mod tests {
         let said = TransferConfirmation::default();
         said.mark_refused();
         let sums = kept("10-60", &said, true);
-        assert_eq!(sums, KeptRanges::Disputed(ranges("0-60")));
+        assert_eq!(sums, KeptRanges::Unconfirmed(ranges("0-60")));
         assert_eq!(
             kept("10-60", &said, false),
-            KeptRanges::Dropped(ranges("0-10"))
+            KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
         assert_eq!(
             kept("10-100", &said, false),
-            KeptRanges::Dropped(ranges("0-10"))
+            KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
     }
 
@@ -162,10 +162,10 @@ mod tests {
         let said = TransferConfirmation::default();
         assert_eq!(
             kept("10-100", &said, false),
-            KeptRanges::Dropped(ranges("0-10"))
+            KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
         let sums = kept("10-100", &said, true);
-        assert_eq!(sums, KeptRanges::Disputed(ranges("0-100")));
+        assert_eq!(sums, KeptRanges::Unconfirmed(ranges("0-100")));
     }
 
     #[test]
@@ -174,6 +174,6 @@ mod tests {
         said.confirm_range(10, 40);
         said.mark_refused();
         let left = kept("10-60", &said, false);
-        assert_eq!(left, KeptRanges::Dropped(ranges("0-40")));
+        assert_eq!(left, KeptRanges::ConfirmedOnly(ranges("0-40")));
     }
 }

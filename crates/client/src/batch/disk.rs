@@ -16,7 +16,7 @@ use crate::partial::{PartialFile, WriteTarget, directory_of, local_failure};
 use crate::{CopyFailure, Exit};
 
 /// Runs `work`, which blocks.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CopyFailure> + Send + 'static,
 ) -> Result<T, CopyFailure> {
     tokio::task::spawn_blocking(work)
@@ -25,7 +25,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 /// Forces a whole and verified file to disk, with its time and permissions: see [`PartialFile::sync_with_metadata`].
-pub(super) async fn settle(
+pub(super) async fn sync_with_metadata(
     target: &WriteTarget,
     sink: &Arc<FileSink>,
     modified: Option<Timestamp>,
@@ -34,12 +34,12 @@ pub(super) async fn settle(
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
-    blocking(move || partial.sync_with_metadata(&sink, modified)).await
+    run_blocking(move || partial.sync_with_metadata(&sink, modified)).await
 }
 
 /// Why a file, read again, is not what was written to it: pages that the disk refused may have left
 /// memory since, and then it is the disk's failure, not a `mismatch`.
-pub(super) async fn refused_or(
+pub(super) async fn sync_failure_or(
     mismatch: CopyFailure,
     target: &WriteTarget,
     sink: &Arc<FileSink>,
@@ -48,7 +48,7 @@ pub(super) async fn refused_or(
         return mismatch;
     };
     let (path, sink) = (partial.path.clone(), Arc::clone(sink));
-    let synced = blocking(move || sink.sync().map_err(|e| local_failure(&path, e))).await;
+    let synced = run_blocking(move || sink.sync().map_err(|e| local_failure(&path, e))).await;
     synced.err().unwrap_or(mismatch)
 }
 
@@ -61,17 +61,17 @@ pub(super) async fn put_in_place(
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
-    blocking(move || partial.put_in_place(&sink)).await
+    run_blocking(move || partial.put_in_place(&sink)).await
 }
 
 /// Forces to disk a file that has its name already: the run that put it there may have ended before it
 /// did so itself.
-pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(), CopyFailure> {
+pub(super) async fn sync_in_place(path: &Path, policy: SyncPolicy) -> Result<(), CopyFailure> {
     if policy == SyncPolicy::None {
         return Ok(());
     }
     let path = path.to_owned();
-    blocking(move || {
+    run_blocking(move || {
         let directory = directory_of(&path);
         let synced = File::open(&path).and_then(|file| file.sync_all());
         synced
@@ -84,7 +84,7 @@ pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(
 /// The journal of a copy that goes on from `have`, which is on disk when this returns (if the sink
 /// forces bytes to disk). What an earlier run handed to the kernel may have been lost since on a disk
 /// that is full or broken: then nothing is left to go on from.
-pub(super) async fn take_up(
+pub(super) async fn resume_journal(
     partial: &PartialFile,
     sink: &Arc<FileSink>,
     identity: CopyIdentity,
@@ -92,7 +92,7 @@ pub(super) async fn take_up(
 ) -> Result<(Journal, StoredRanges), CopyFailure> {
     let (path, partial, sink) = (partial.journal.clone(), partial.clone(), Arc::clone(sink));
     let mut state = StoredRanges::safe_only(have.clone());
-    blocking(move || {
+    run_blocking(move || {
         if let Err(error) = sink.sync() {
             journal::remove_file_and_temporary(&path);
             // What this run has read of it may have been memory alone; the next one reads the disk.
@@ -104,7 +104,8 @@ pub(super) async fn take_up(
         if sink.is_durable() {
             state.synced = state.safe.clone();
         }
-        let journal = Journal::continue_from(path.clone(), identity, JournalLocation::Here, &state);
+        let journal =
+            Journal::continue_from(path.clone(), identity, JournalLocation::ThisMachine, &state);
         journal
             .map(|journal| (journal, state))
             .map_err(|e| local_failure(&path, e))
@@ -113,13 +114,13 @@ pub(super) async fn take_up(
 }
 
 /// The journal of a copy that starts over.
-pub(super) async fn start_over(
+pub(super) async fn new_journal(
     path: &Path,
     identity: CopyIdentity,
 ) -> Result<Journal, CopyFailure> {
     let path = path.to_owned();
-    blocking(move || {
-        Journal::fresh(path.clone(), identity, JournalLocation::Here)
+    run_blocking(move || {
+        Journal::start_new(path.clone(), identity, JournalLocation::ThisMachine)
             .map_err(|e| local_failure(&path, e))
     })
     .await
@@ -127,17 +128,17 @@ pub(super) async fn start_over(
 
 /// The journal of a copy to a server, which goes on `from` what is there, or starts over. `None` where
 /// it cannot be written; then an older one, which this copy may make untrue, is gone, too.
-pub(super) async fn journal_of_upload(
+pub(super) async fn upload_journal(
     path: PathBuf,
     identity: CopyIdentity,
     from: Option<StoredRanges>,
 ) -> Result<Option<Journal>, CopyFailure> {
-    blocking(move || {
+    run_blocking(move || {
         let journal = match &from {
             Some(state) => {
                 Journal::continue_from(path.clone(), identity, JournalLocation::Server, state)
             }
-            None => Journal::fresh(path.clone(), identity, JournalLocation::Server),
+            None => Journal::start_new(path.clone(), identity, JournalLocation::Server),
         };
         Ok(journal
             .inspect_err(|_| journal::remove_file_and_temporary(&path))
@@ -150,18 +151,18 @@ pub(super) async fn journal_of_upload(
 /// memory: memory may still show what the disk does not hold, and a checksum would prove what a power
 /// cut takes. Gives what is left: less than was synced where the file system can neither make holes nor
 /// write.
-pub(super) fn forget_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
+pub(super) fn drop_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
     match sink.keep_only(synced) {
         Ok(()) => synced.clone(),
         Err(error) => {
             tracing::debug!("partial file: {error}");
-            only_prefix(sink, synced.prefix_len())
+            truncate_to(sink, synced.prefix_len())
         }
     }
 }
 
 /// Cuts a file; gives what is left.
-fn only_prefix(sink: &FileSink, length: u64) -> RangeSet {
+fn truncate_to(sink: &FileSink, length: u64) -> RangeSet {
     let mut left = RangeSet::new();
     match sink.file().set_len(length) {
         Ok(()) => drop(left.insert(0, length)),
@@ -171,7 +172,10 @@ fn only_prefix(sink: &FileSink, length: u64) -> RangeSet {
 }
 
 /// The state of the destination during an attempt that began with `before`.
-pub(super) fn state(before: &StoredRanges, control: &TransferControl) -> StoredRanges {
+pub(super) fn stored_ranges_during(
+    before: &StoredRanges,
+    control: &TransferControl,
+) -> StoredRanges {
     let mut now = before.clone();
     now.safe.extend(&control.stored());
     let synced = control.synced();
@@ -199,7 +203,7 @@ mod tests {
     #[test]
     fn what_is_not_on_disk_when_the_disk_refuses_cannot_be_proved_later() {
         let dir = tempfile::tempdir().unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&dir.path().join("f")) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
             panic!("a regular file is written aside");
         };
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
@@ -207,7 +211,7 @@ mod tests {
         let mut synced = RangeSet::new();
         synced.insert(0, 4096);
         synced.insert(8192, 12_000);
-        let left = forget_unsynced(&sink, &synced);
+        let left = drop_unsynced(&sink, &synced);
         let mut bytes = Vec::new();
         let mut file = File::open(&partial.path).unwrap();
         file.read_to_end(&mut bytes).unwrap();
@@ -222,7 +226,7 @@ mod tests {
         // Not in /tmp, which more often than this is memory alone.
         let here = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(directory_of(&here)).unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&dir.path().join("f")) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
             panic!("a regular file is written aside");
         };
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
@@ -241,7 +245,7 @@ mod tests {
         }
         let mut synced = RangeSet::new();
         synced.insert(0, 16_384);
-        assert_eq!(forget_unsynced(&sink, &synced), synced);
+        assert_eq!(drop_unsynced(&sink, &synced), synced);
         assert_eq!(in_memory(), Err(Errno::AGAIN));
     }
 
@@ -260,11 +264,11 @@ mod tests {
         let mut safe = RangeSet::new();
         safe.insert(0, 50);
         let from = || Some(StoredRanges::safe_only(safe.clone()));
-        let written = journal_of_upload(path.clone(), identity.clone(), from()).await;
+        let written = upload_journal(path.clone(), identity.clone(), from()).await;
         assert!(written.unwrap().is_some() && journal::load(&path).is_some());
         // No file can be made there.
         std::fs::create_dir(dir.path().join("j~")).unwrap();
-        let refused = journal_of_upload(path.clone(), identity, from()).await;
+        let refused = upload_journal(path.clone(), identity, from()).await;
         assert!(refused.unwrap().is_none());
         assert_eq!(journal::load(&path), None);
     }

@@ -12,7 +12,7 @@ use proto::timestamp::Timestamp;
 
 use super::checksums::ChecksumEndpoint;
 use super::destination_state::DestinationState;
-use super::resume::{PartialLeftover, is_all, usable};
+use super::resume::{PartialLeftover, is_whole_file, usable_ranges};
 use super::{BatchContext, PlannedFile, disk};
 use crate::answers::SourceFacts;
 use crate::journal::{self, CopyIdentity, StoredRanges};
@@ -26,12 +26,12 @@ use crate::{CopyFailure, Exit};
 pub(super) struct LocalDestination {
     target: WriteTarget,
     /// For messages.
-    shown: String,
+    display_name: String,
     /// Open, and owned, over all attempts.
     sink: Option<Arc<FileSink>>,
     /// It is decided what of an earlier run is kept.
-    ready: bool,
-    pub(super) standing: DestinationState,
+    prepared: bool,
+    pub(super) state: DestinationState,
     /// Of what is safe, on disk.
     synced: RangeSet,
 }
@@ -41,10 +41,10 @@ impl LocalDestination {
     pub(super) fn new(target: WriteTarget, shown: String) -> Self {
         Self {
             target,
-            shown,
+            display_name: shown,
             sink: None,
-            ready: false,
-            standing: DestinationState::default(),
+            prepared: false,
+            state: DestinationState::default(),
             synced: RangeSet::new(),
         }
     }
@@ -52,25 +52,25 @@ impl LocalDestination {
     /// Makes the destination this copy's own before anybody else is troubled: nobody else's file is
     /// waited for with a session in hand. Where nothing unfinished is, `--resume` looks at the
     /// destination first.
-    pub(super) fn own_early(&mut self, ctx: &BatchContext) -> Result<(), CopyFailure> {
+    pub(super) fn lock_early(&mut self, ctx: &BatchContext) -> Result<(), CopyFailure> {
         let unfinished = match &self.target {
-            WriteTarget::File(partial) => partial.length().is_some(),
+            WriteTarget::File(partial) => partial.existing_length().is_some(),
             WriteTarget::Direct { .. } => false,
         };
         if unfinished || !ctx.options.resume {
-            self.own(ctx)?;
+            self.lock(ctx)?;
         }
         Ok(())
     }
 
     /// The open destination, which nobody else writes until this copy is over.
-    pub(super) fn own(&mut self, ctx: &BatchContext) -> Result<Arc<FileSink>, CopyFailure> {
+    pub(super) fn lock(&mut self, ctx: &BatchContext) -> Result<Arc<FileSink>, CopyFailure> {
         if let Some(sink) = &self.sink {
             return Ok(Arc::clone(sink));
         }
         let sink = match &self.target {
             WriteTarget::Direct { sink } => Arc::clone(sink),
-            WriteTarget::File(partial) => ctx.own(partial)?,
+            WriteTarget::File(partial) => ctx.lock_partial_file(partial)?,
         };
         Ok(Arc::clone(self.sink.insert(sink)))
     }
@@ -84,7 +84,7 @@ impl LocalDestination {
     }
 
     /// The checksums that can be had of what was written.
-    pub(super) fn sums(&self) -> AvailableChecksums {
+    pub(super) fn available_checksums(&self) -> AvailableChecksums {
         AvailableChecksums::all()
     }
 
@@ -95,7 +95,7 @@ impl LocalDestination {
 
     /// The file that has the final name, if `--resume` asks for it to be looked at: it has this size,
     /// and nothing unfinished is beside it.
-    pub(super) fn in_place(
+    pub(super) fn file_in_place(
         &self,
         ctx: &BatchContext,
         size: Option<u64>,
@@ -103,7 +103,10 @@ impl LocalDestination {
         let WriteTarget::File(partial) = &self.target else {
             return Ok(None);
         };
-        if !ctx.options.resume || self.ready || self.standing.distrust || partial.length().is_some()
+        if !ctx.options.resume
+            || self.prepared
+            || self.state.ignore_leftovers
+            || partial.existing_length().is_some()
         {
             return Ok(None);
         }
@@ -126,21 +129,21 @@ impl LocalDestination {
 
     /// The file that has the final name is what was to be copied: it is forced to disk, and what a run
     /// left that was killed after the rename goes, unless somebody is at it again.
-    pub(super) async fn found_in_place(
+    pub(super) async fn confirm_in_place(
         &self,
         ctx: &BatchContext,
         item: &PlannedFile,
         size: Option<u64>,
     ) -> Result<(), CopyFailure> {
         if let WriteTarget::File(partial) = &self.target {
-            disk::settle_in_place(&partial.destination, ctx.options.sync_policy).await?;
+            disk::sync_in_place(&partial.destination, ctx.options.sync_policy).await?;
             let left = partial.journal.symlink_metadata().is_ok();
-            if left && let Ok(sink) = ctx.own(partial) {
+            if left && let Ok(sink) = ctx.lock_partial_file(partial) {
                 journal::remove_file_and_temporary(&partial.journal);
                 partial.remove_if_empty(&sink);
             }
         }
-        ctx.started(item, size, size.unwrap_or(0));
+        ctx.report_started(item, size, size.unwrap_or(0));
         Ok(())
     }
 
@@ -151,8 +154,8 @@ impl LocalDestination {
         identity: CopyIdentity,
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
-        let sink = self.own(ctx)?;
-        if self.ready {
+        let sink = self.lock(ctx)?;
+        if self.prepared {
             return Ok(());
         }
         let size = identity.copy_length();
@@ -161,8 +164,8 @@ impl LocalDestination {
             self.open_partial(ctx, (&partial, &sink), (identity, judged), source)
                 .await?;
         }
-        self.ready = true;
-        ctx.started(item, size, self.standing.have.byte_count());
+        self.prepared = true;
+        ctx.report_started(item, size, self.state.safe.byte_count());
         Ok(())
     }
 
@@ -174,23 +177,24 @@ impl LocalDestination {
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
         let length = length(sink).map_err(|e| local_failure(&partial.path, e))?;
-        if ctx.options.resume && !self.standing.distrust && length > 0 {
-            self.standing.have = self
-                .leftover(ctx, (partial, sink, length), (&identity, judged), source)
+        if ctx.options.resume && !self.state.ignore_leftovers && length > 0 {
+            self.state.safe = self
+                .usable_leftover(ctx, (partial, sink, length), (&identity, judged), source)
                 .await?;
         }
-        self.standing.resumed = !self.standing.have.is_empty();
-        if !self.standing.resumed {
-            self.standing.journal = Some(disk::start_over(&partial.journal, identity).await?);
-            return partial.start_over(sink);
+        self.state.resumed = !self.state.safe.is_empty();
+        if !self.state.resumed {
+            self.state.journal = Some(disk::new_journal(&partial.journal, identity).await?);
+            return partial.truncate(sink);
         }
-        identity.in_order &= is_all(&self.standing.have, Some(length));
-        let (journal, state) = disk::take_up(partial, sink, identity, &self.standing.have).await?;
-        (self.standing.journal, self.synced) = (Some(journal), state.synced);
+        identity.in_order &= is_whole_file(&self.state.safe, Some(length));
+        let (journal, state) =
+            disk::resume_journal(partial, sink, identity, &self.state.safe).await?;
+        (self.state.journal, self.synced) = (Some(journal), state.synced);
         Ok(())
     }
 
-    async fn leftover(
+    async fn usable_leftover(
         &self,
         ctx: &BatchContext,
         (partial, sink, length): (&PartialFile, &FileSink, u64),
@@ -201,82 +205,85 @@ impl LocalDestination {
             identity,
             length,
             journal: Some(&partial.journal),
-            shown: &self.shown,
-            judged,
+            display_name: &self.display_name,
+            has_checksum: judged,
         };
         let written = sink.open_reader();
         let mut destination = ChecksumEndpoint::Open {
             source: written.ok_or_else(|| local_failure(&partial.path, "cannot be read again"))?,
             origin: 0,
         };
-        let own = self.sums();
-        usable(ctx, &leftover, &[sums, &own], source, &mut destination).await
+        let own = self.available_checksums();
+        usable_ranges(ctx, &leftover, &[sums, &own], source, &mut destination).await
     }
 
     /// Safe and synced now.
-    pub(super) fn state(&self) -> StoredRanges {
+    pub(super) fn stored_ranges(&self) -> StoredRanges {
         StoredRanges {
-            safe: self.standing.have.clone(),
+            safe: self.state.safe.clone(),
             synced: self.synced.clone(),
         }
     }
 
     /// Likewise, while an attempt runs.
-    pub(super) fn state_during(
+    pub(super) fn stored_ranges_during(
         &self,
         control: &Arc<TransferControl>,
     ) -> impl Fn() -> StoredRanges + Clone + Send + Sync + use<> {
-        let (before, control) = (self.state(), Arc::clone(control));
-        move || disk::state(&before, &control)
+        let (before, control) = (self.stored_ranges(), Arc::clone(control));
+        move || disk::stored_ranges_during(&before, &control)
     }
 
     /// An attempt ended well, and left this.
-    pub(super) fn confirmed(&mut self, control: &TransferControl) {
-        self.standing.in_vain = false;
-        let state = disk::state(&self.state(), control);
-        (self.standing.have, self.synced) = (state.safe, state.synced);
+    pub(super) fn attempt_succeeded(&mut self, control: &TransferControl) {
+        self.state.attempt_wasted = false;
+        let state = disk::stored_ranges_during(&self.stored_ranges(), control);
+        (self.state.safe, self.synced) = (state.safe, state.synced);
     }
 
     /// An attempt failed: decides what of it counts.
-    pub(super) fn settle(
+    pub(super) fn attempt_failed(
         &mut self,
         control: &TransferControl,
         said: &TransferConfirmation,
         size: Option<u64>,
         judged: bool,
     ) {
-        self.standing.in_vain = false;
-        self.synced = disk::state(&self.state(), control).synced;
+        self.state.attempt_wasted = false;
+        self.synced = disk::stored_ranges_during(&self.stored_ranges(), control).synced;
         let arrived = control.stored();
-        if let Some(safe) = self.standing.weigh(&arrived, said, size, judged) {
-            self.take_back(safe);
+        if let Some(safe) = self
+            .state
+            .record_failed_attempt(&arrived, said, size, judged)
+        {
+            self.retract_to(safe);
         }
         if said.has_store_failed() {
-            self.retreat();
+            self.keep_only_synced();
         }
     }
 
     /// Nothing but `safe` counts any more.
-    fn take_back(&mut self, safe: RangeSet) {
+    fn retract_to(&mut self, safe: RangeSet) {
         if let (WriteTarget::File(_), Some(sink)) = (&self.target, &self.sink)
             && let Err(e) = sink.file().set_len(safe.end())
         {
             tracing::debug!("partial file: {e}");
         }
-        self.standing.take_back(safe);
+        self.state.retract_to(safe);
         self.synced = RangeSet::new();
     }
 
     /// The disk refused something: what was handed to the kernel and not forced to disk may be lost,
     /// whatever the length of the partial file.
-    fn retreat(&mut self) {
+    fn keep_only_synced(&mut self) {
         let Some(sink) = self.sink.as_ref().filter(|sink| sink.is_durable()) else {
             return;
         };
-        self.synced = disk::forget_unsynced(sink, &self.synced);
-        self.standing.have = self.synced.clone();
-        let state = self.state();
-        if let Some(journal) = &mut self.standing.journal
+        self.synced = disk::drop_unsynced(sink, &self.synced);
+        self.state.safe = self.synced.clone();
+        let state = self.stored_ranges();
+        if let Some(journal) = &mut self.state.journal
             && let Err(error) = journal.retract_to(&state)
         {
             tracing::debug!("journal: {error}");
@@ -284,7 +291,7 @@ impl LocalDestination {
     }
 
     /// The sum of what was written, read again; `None` of pipes and devices.
-    pub(super) async fn sum(
+    pub(super) async fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
     ) -> Result<Option<String>, CopyFailure> {
@@ -314,7 +321,7 @@ impl LocalDestination {
 
     /// Passes the result of a verification on; after a mismatch, or where nothing proves what the source
     /// refused, nothing is left to resume.
-    pub(super) async fn judged<T>(
+    pub(super) async fn after_verification<T>(
         &mut self,
         verified: Result<T, CopyFailure>,
     ) -> Result<T, CopyFailure> {
@@ -323,18 +330,18 @@ impl LocalDestination {
                 let Some(sink) = self.sink.clone() else {
                     return Err(mismatch);
                 };
-                let failure = disk::refused_or(mismatch, &self.target, &sink).await;
+                let failure = disk::sync_failure_or(mismatch, &self.target, &sink).await;
                 if failure.exit == Exit::Integrity || !sink.is_durable() {
                     // The file is known to be wrong, and where nothing is forced to disk, there is no
                     // part of it that is known to be right.
-                    self.standing.forget_journal();
+                    self.state.remove_journal();
                 } else {
-                    self.retreat();
+                    self.keep_only_synced();
                 }
                 Err(failure)
             }
-            Err(failure) if self.standing.disputed && failure.exit == Exit::Protocol => {
-                self.take_back(RangeSet::new());
+            Err(failure) if self.state.unconfirmed && failure.exit == Exit::Protocol => {
+                self.retract_to(RangeSet::new());
                 Err(failure)
             }
             verified => verified,
@@ -344,21 +351,21 @@ impl LocalDestination {
     /// Forces the whole and verified file to disk and gives it its name.
     pub(super) async fn finish(&mut self, modified: Option<Timestamp>) -> Result<(), CopyFailure> {
         if let Some(sink) = self.sink.clone() {
-            if let Err(failure) = disk::settle(&self.target, &sink, modified).await {
-                self.retreat();
+            if let Err(failure) = disk::sync_with_metadata(&self.target, &sink, modified).await {
+                self.keep_only_synced();
                 return Err(failure);
             }
             disk::put_in_place(&self.target, &sink).await?;
         }
-        self.standing.forget_journal();
+        self.state.remove_journal();
         Ok(())
     }
 
     /// Gives up what was resumed; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
-        let forgotten = self.standing.forget_resumed();
+    pub(super) fn discard_resumed(&mut self) -> bool {
+        let forgotten = self.state.discard_resumed();
         if forgotten {
-            self.ready = false;
+            self.prepared = false;
             self.synced = RangeSet::new();
         }
         forgotten

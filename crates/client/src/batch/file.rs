@@ -13,22 +13,22 @@ use crate::{CopyEvent, CopyFailure, Exit};
 
 /// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
 /// whether another copy is still at it begins anew: what there is to do may have changed meanwhile.
-pub(super) async fn copy(
+pub(super) async fn copy_file(
     ctx: &BatchContext,
     item: &PlannedFile,
 ) -> Result<FileOutcome, (u64, CopyFailure)> {
-    let meter = ctx.meter.begin(item.source.display());
+    let meter = ctx.meter.begin_file(item.source.display());
     let mut waited = 0;
     loop {
         if ctx.options.keep_existing
-            && let Some(outcome) = existing(ctx, item).await.map_err(|f| (0, f))?
+            && let Some(outcome) = keep_existing(ctx, item).await.map_err(|f| (0, f))?
         {
             return Ok(outcome);
         }
         let mut copy = FileCopy::new(ctx, item, &meter);
-        match persist(ctx, &item.source.display(), &meter, &mut copy).await {
-            Err(failure) if failure.is_occupied() && ctx.options.wait => {
-                ctx.wait_for_turn(&failure, waited).await;
+        match copy_with_retries(ctx, &item.source.display(), &meter, &mut copy).await {
+            Err(failure) if failure.is_destination_busy() && ctx.options.wait => {
+                ctx.wait_for_other_copy(&failure, waited).await;
                 waited += 1;
             }
             result => return result.map_err(|failure| (meter.moved(), failure)),
@@ -38,7 +38,7 @@ pub(super) async fn copy(
 
 /// Attempts until success or a final failure. A checksum mismatch of a file that builds upon an
 /// earlier run is started over once; of one that was moved whole in this run, it is final.
-pub(super) async fn persist(
+pub(super) async fn copy_with_retries(
     ctx: &BatchContext,
     source: &str,
     meter: &FileMeter,
@@ -51,17 +51,17 @@ pub(super) async fn persist(
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,
         };
-        if failure.exit == Exit::Integrity && copy.forget_resumed() {
+        if failure.exit == Exit::Integrity && copy.discard_resumed() {
             ctx.warn(format!("{}; starting over", failure.message));
             continue;
         }
         // After a cut, the one who is at it may be our own last session, which the server has not
         // given up yet.
-        let others = failure.is_occupied() && !retries.is_retry();
-        if !copy.repeatable() || others {
+        let others = failure.is_destination_busy() && !retries.is_retry();
+        if !copy.is_repeatable() || others {
             return Err(failure);
         }
-        let moved = match copy.in_vain() {
+        let moved = match copy.attempt_was_wasted() {
             true => 0,
             false => meter.moved().saturating_sub(before),
         };
@@ -80,7 +80,7 @@ pub(super) async fn persist(
 
 /// `--keep-existing`: a destination that exists is left alone, whatever it holds. One that does not
 /// look like the source is named in a warning.
-async fn existing(
+async fn keep_existing(
     ctx: &BatchContext,
     item: &PlannedFile,
 ) -> Result<Option<FileOutcome>, CopyFailure> {
@@ -88,9 +88,9 @@ async fn existing(
         return Ok(None);
     }
     let (id, path) = (item.destination.storage_id(), item.destination.path());
-    let mut session = ctx.session_for(&id, Some(path)).await?;
+    let mut session = ctx.session_for_path(&id, Some(path)).await?;
     let result = session.stat(path).await;
-    ctx.give_back(&id, session, &result);
+    ctx.return_session(&id, session, &result);
     let there = match result {
         Ok(entry) => match entry.kind {
             EntryKind::File => Some(SourceFacts::from_entry(&entry)),

@@ -9,9 +9,9 @@ use crate::why::ThirdPartyStats;
 /// Measurements of a transfer, and who had a hand in it.
 #[derive(Debug)]
 pub(super) struct TransferMeasurement {
-    pub(super) seen: MeasurementSource,
+    pub(super) source: MeasurementSource,
     /// Who sized the buffers.
-    pub(super) buffers: &'static str,
+    pub(super) buffer_policy: &'static str,
     /// Limits of hosts that held it back.
     pub(super) remarks: Vec<HostRemark>,
 }
@@ -20,30 +20,30 @@ pub(super) struct TransferMeasurement {
 #[derive(Debug)]
 pub(super) enum MeasurementSource {
     /// By this end of it.
-    Here(Box<Evidence>),
+    ThisEnd(Box<Evidence>),
     /// By listening to both servers.
-    Between(ThirdPartyStats),
+    ThirdParty(ThirdPartyStats),
 }
 
 impl TransferMeasurement {
     /// Of a transfer whose bytes came here.
-    pub(super) fn received(attempt: TransferAttempt) -> Self {
-        Self::here(Role::Receiver, attempt)
+    pub(super) fn of_received(attempt: TransferAttempt) -> Self {
+        Self::of_this_end(Role::Receiver, attempt)
     }
 
     /// Of a transfer whose bytes went from here.
-    pub(super) fn sent(attempt: TransferAttempt) -> Self {
-        Self::here(Role::Sender, attempt)
+    pub(super) fn of_sent(attempt: TransferAttempt) -> Self {
+        Self::of_this_end(Role::Sender, attempt)
     }
 
     /// The role is this end's also where nothing was left to be moved.
-    fn here(role: Role, attempt: TransferAttempt) -> Self {
+    fn of_this_end(role: Role, attempt: TransferAttempt) -> Self {
         Self {
-            seen: MeasurementSource::Here(Box::new(Evidence {
+            source: MeasurementSource::ThisEnd(Box::new(Evidence {
                 role: Some(role),
                 ..attempt.report.evidence
             })),
-            buffers: attempt.buffers.name(),
+            buffer_policy: attempt.buffers.name(),
             remarks: attempt.remarks,
         }
     }

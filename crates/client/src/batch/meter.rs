@@ -86,7 +86,7 @@ pub(crate) struct SafeByteCount(Option<Box<dyn Fn() -> u64 + Send + Sync>>);
 
 impl SafeByteCount {
     /// As known here or told by the server.
-    pub(crate) fn told(bytes: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+    pub(crate) fn from_fn(bytes: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(bytes)))
     }
 
@@ -95,7 +95,7 @@ impl SafeByteCount {
     /// here.
     pub(crate) fn acknowledged(control: &Arc<TransferControl>, before: u64) -> Self {
         let (control, most) = (Arc::clone(control), AtomicU64::new(0));
-        Self::told(move || {
+        Self::from_fn(move || {
             let streams = control.sample_streams();
             // The kernel counts the connection's SYN as a byte.
             let payload = streams.iter().map(|s| s.info.bytes_acked.saturating_sub(1));
@@ -118,7 +118,7 @@ impl std::fmt::Debug for SafeByteCount {
 
 impl BatchMeter {
     /// A file begins; it is in the totals until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, name: String) -> FileMeterGuard {
+    pub(crate) fn begin_file(self: &Arc<Self>, name: String) -> FileMeterGuard {
         let file = Arc::new(FileMeter {
             name,
             state: Mutex::default(),
@@ -146,7 +146,7 @@ impl BatchMeter {
     }
 
     /// What was decided since the last call, by each file in its order.
-    pub(crate) fn decisions(&self) -> Vec<FileDecision> {
+    pub(crate) fn take_decisions(&self) -> Vec<FileDecision> {
         let mut all = std::mem::take(&mut *lock(&self.decided));
         for file in lock(&self.active).iter() {
             file.drain_decisions(&mut all);
@@ -188,7 +188,7 @@ impl Drop for FileMeterGuard {
 
 impl FileMeter {
     /// An attempt begins.
-    pub(crate) fn attempt(&self, control: Arc<TransferControl>, safe: SafeByteCount) {
+    pub(crate) fn begin_attempt(&self, control: Arc<TransferControl>, safe: SafeByteCount) {
         let mut state = lock(&self.state);
         state.collect_decisions();
         state.earlier += state.current();
@@ -200,12 +200,12 @@ impl FileMeter {
     }
 
     /// The running attempt ended well: all that it moved is safe.
-    pub(crate) fn confirm(&self) {
+    pub(crate) fn confirm_attempt(&self) {
         lock(&self.state).confirmed = true;
     }
 
     /// The running attempt was refused before it began: what it handed to the kernel went nowhere.
-    pub(crate) fn discard(&self) {
+    pub(crate) fn discard_attempt(&self) {
         let mut state = lock(&self.state);
         state.collect_decisions();
         state.control = None;
@@ -213,7 +213,7 @@ impl FileMeter {
     }
 
     /// A third-party or local copy has moved so much in this attempt.
-    pub(crate) fn report(&self, bytes: u64) {
+    pub(crate) fn report_bytes(&self, bytes: u64) {
         lock(&self.state).reported = bytes;
     }
 
@@ -294,23 +294,23 @@ mod tests {
     #[test]
     fn totals_outlive_files_and_count_every_attempt() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin("one".to_owned());
+        let one = meter.begin_file("one".to_owned());
         let told = Arc::new(AtomicU64::new(100));
         let safe = || {
             let told = Arc::clone(&told);
-            SafeByteCount::told(move || told.load(Ordering::Relaxed))
+            SafeByteCount::from_fn(move || told.load(Ordering::Relaxed))
         };
-        one.attempt(Arc::new(TransferControl::new()), safe());
-        one.report(30);
+        one.begin_attempt(Arc::new(TransferControl::new()), safe());
+        one.report_bytes(30);
         let totals = meter.totals();
         // Moved is not safe.
         assert_eq!((totals.moved, totals.safe), (30, 100));
         told.store(120, Ordering::Relaxed);
         assert_eq!(meter.totals().safe, 120);
-        one.attempt(Arc::new(TransferControl::new()), safe());
-        one.report(5);
+        one.begin_attempt(Arc::new(TransferControl::new()), safe());
+        one.report_bytes(5);
         assert_eq!(meter.totals().safe, 120);
-        one.confirm();
+        one.confirm_attempt();
         let totals = meter.totals();
         assert_eq!((totals.moved, totals.safe), (35, 125));
         drop(one);
@@ -321,19 +321,22 @@ mod tests {
     #[test]
     fn what_was_refused_before_it_began_moved_nothing() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin("one".to_owned());
-        one.attempt(Arc::new(TransferControl::new()), SafeByteCount::told(|| 7));
-        one.report(30);
-        one.discard();
+        let one = meter.begin_file("one".to_owned());
+        one.begin_attempt(
+            Arc::new(TransferControl::new()),
+            SafeByteCount::from_fn(|| 7),
+        );
+        one.report_bytes(30);
+        one.discard_attempt();
         assert_eq!(meter.totals().moved, 0);
     }
 
     #[test]
     fn what_was_decided_about_streams_outlives_the_attempt_and_the_file() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin("one".to_owned());
+        let one = meter.begin_file("one".to_owned());
         let reasons = || -> Vec<String> {
-            let decided = meter.decisions().into_iter();
+            let decided = meter.take_decisions().into_iter();
             let reasons = decided.map(|d| match d.decision {
                 TuningDecision::Streams(decision) => decision.reason,
                 TuningDecision::Buffers(decision) => decision.reason,
@@ -348,7 +351,7 @@ mod tests {
                 limiter: Limiter::Loss,
                 reason: reason.to_owned(),
             });
-            one.attempt(control, SafeByteCount::default());
+            one.begin_attempt(control, SafeByteCount::default());
             if reason == "second" {
                 assert_eq!(reasons(), ["first", "second"]);
             }

@@ -52,8 +52,8 @@ use totals::BatchTotals;
 const MAX_CONCURRENCY: usize = 64;
 /// How long after the first look a file is looked at again that another copy writes; and after each of
 /// many.
-const TURN_FIRST: Duration = Duration::from_millis(100);
-const TURN_MOST: Duration = Duration::from_secs(5);
+const FIRST_BUSY_POLL: Duration = Duration::from_millis(100);
+const MAX_BUSY_POLL: Duration = Duration::from_secs(5);
 
 /// What all files of a batch share.
 pub(crate) struct BatchContext {
@@ -65,7 +65,7 @@ pub(crate) struct BatchContext {
     /// For the jitter of waits.
     seed: u64,
     started: Instant,
-    warned: Mutex<HashSet<String>>,
+    given_warnings: Mutex<HashSet<String>>,
 }
 
 impl BatchContext {
@@ -81,14 +81,14 @@ impl BatchContext {
         Ok(Self {
             pool: Arc::new(StorageSessionPool::new(StorageAccess {
                 timeout: options.transfer.stall,
-                foreign_data: options.foreign_data,
+                foreign_data: options.allow_foreign_data,
                 sync_policy: options.sync_policy,
             })),
             meter: Arc::default(),
             trace,
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
-            warned: Mutex::default(),
+            given_warnings: Mutex::default(),
             options,
             observer,
         })
@@ -96,18 +96,18 @@ impl BatchContext {
 
     /// A session for planning: lost connections are tried again as for transfers.
     pub(crate) async fn session(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
-        self.session_for(id, None).await
+        self.session_for_path(id, None).await
     }
 
     /// As [`BatchContext::session`], for somebody who will ask for the facts of `look_at` first.
-    pub(crate) async fn session_for(
+    pub(crate) async fn session_for_path(
         &self,
         id: &StorageId,
         look_at: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let mut retries = RetryBudget::new(self.options.retries, self.seed);
         loop {
-            let failure = match self.pool.take_for(id, look_at).await {
+            let failure = match self.pool.acquire_for_path(id, look_at).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
@@ -125,7 +125,7 @@ impl BatchContext {
     }
 
     /// Makes this copy the only writer of a local file; says so once where nobody can tell.
-    fn own(&self, partial: &PartialFile) -> Result<Arc<FileSink>, CopyFailure> {
+    fn lock_partial_file(&self, partial: &PartialFile) -> Result<Arc<FileSink>, CopyFailure> {
         let (sink, locked) = partial.lock(self.options.sync_policy)?;
         if !locked {
             self.warn(format!(
@@ -142,19 +142,19 @@ impl BatchContext {
     }
 
     /// Lets some time pass until a file may be free that another copy writes: longer each time.
-    async fn wait_for_turn(&self, failure: &CopyFailure, waited: u32) {
+    async fn wait_for_other_copy(&self, failure: &CopyFailure, waited: u32) {
         let message = failure.message.as_str();
         // The advice was taken already.
         let reason = message
             .rsplit_once("; ")
             .map_or(message, |(reason, _)| reason);
         self.warn(format!("{reason}; waiting"));
-        let pause = TURN_FIRST * 2_u32.saturating_pow(waited);
-        tokio::time::sleep(pause.min(TURN_MOST)).await;
+        let pause = FIRST_BUSY_POLL * 2_u32.saturating_pow(waited);
+        tokio::time::sleep(pause.min(MAX_BUSY_POLL)).await;
     }
 
     /// Tells that a file's bytes begin to move; `resumed` of them are safe already.
-    fn started(&self, item: &PlannedFile, bytes: Option<u64>, resumed: u64) {
+    fn report_started(&self, item: &PlannedFile, bytes: Option<u64>, resumed: u64) {
         self.observer.on_event(CopyEvent::Started {
             source: item.source.display(),
             destination: item.destination.display(),
@@ -165,7 +165,7 @@ impl BatchContext {
 
     /// Tells the user something, once.
     pub(crate) fn warn(&self, text: String) {
-        if lock(&self.warned).insert(text.clone()) {
+        if lock(&self.given_warnings).insert(text.clone()) {
             self.observer.on_event(CopyEvent::Warning(text));
         }
     }
@@ -178,7 +178,7 @@ impl BatchContext {
 
     /// Keeps a session that is still in order: after success, and after a refusal that left
     /// nothing running.
-    fn give_back<T>(
+    fn return_session<T>(
         &self,
         id: &StorageId,
         session: Box<dyn Storage>,
@@ -188,13 +188,13 @@ impl BatchContext {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
         if in_order {
-            self.pool.give(id, session);
+            self.pool.release(id, session);
         } else if result
             .as_ref()
-            .is_err_and(|f| f.transient && !f.is_occupied())
+            .is_err_and(|f| f.transient && !f.is_destination_busy())
         {
             // Whatever cut this session off has probably cut the idle ones off, too.
-            self.pool.forget(id);
+            self.pool.drop_idle(id);
         }
     }
 }
@@ -234,20 +234,20 @@ pub(crate) async fn copy(
 ) -> CopySummary {
     let started = Instant::now();
     let tally = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
-    if let Err(failure) = run(sources, destination, options, &observer, &tally).await {
+    if let Err(failure) = plan_and_execute(sources, destination, options, &observer, &tally).await {
         let source = sources.first().map_or("", String::as_str);
-        fail(&observer, &tally, shown(source), failure);
+        report_failure(&observer, &tally, display_argument(source), failure);
     }
     let tally = lock(&tally);
     tally.summary(started.elapsed())
 }
 
 /// An argument for people; one that cannot be read is not shown, as it may hold a password.
-fn shown(argument: &str) -> String {
+fn display_argument(argument: &str) -> String {
     Location::parse(argument).map_or_else(|_| "arguments".to_owned(), |at| at.display())
 }
 
-async fn run(
+async fn plan_and_execute(
     sources: &[String],
     destination: &str,
     options: &CopyOptions,
@@ -262,12 +262,12 @@ async fn run(
     }
     let parsed: Result<Vec<_>, _> = sources.iter().map(|s| Location::parse(s)).collect();
     let (sources, destination) = (parsed?, Location::parse(destination)?);
-    check(&sources, &destination, options)?;
+    check_request(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
     if let Some(trouble) = netrc_warning() {
         ctx.warn(trouble.to_owned());
     }
-    let plan = plan::plan(&ctx, &sources, &destination).await?;
+    let plan = plan::make_plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(CopyFailure::new(
             Exit::Usage,
@@ -278,13 +278,13 @@ async fn run(
         .concurrency
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
-    lock(tally).limit(options.transfer.rate.as_ref().map(RateLimit::rate));
+    lock(tally).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
     execute(&Arc::new(ctx), plan, workers, tally).await;
     Ok(())
 }
 
 /// What makes no sense whatever the files are.
-fn check(
+fn check_request(
     sources: &[Location],
     destination: &Location,
     options: &CopyOptions,
@@ -293,7 +293,7 @@ fn check(
     if let Some(trace) = &options.trace {
         let trace = Location::Local(trace.clone());
         let mut ends = sources.iter().chain([destination]);
-        if ends.any(|end| plan::same_place(&trace, end)) {
+        if ends.any(|end| plan::is_same_file(&trace, end)) {
             return usage("--trace would write over a file that is to be copied: name another one");
         }
     }
@@ -329,28 +329,28 @@ async fn execute(
     tally: &Arc<Mutex<BatchTotals>>,
 ) {
     for (source, failure) in plan.failed {
-        fail(&ctx.observer, tally, source, failure);
+        report_failure(&ctx.observer, tally, source, failure);
     }
     for (source, reason) in plan.skipped {
-        lock(tally).skip();
+        lock(tally).file_skipped();
         ctx.observer.on_event(CopyEvent::Skipped { source, reason });
     }
     for directory in &plan.directories {
         if let Err(failure) = plan::make_directory(ctx, directory).await {
-            fail(&ctx.observer, tally, directory.display(), failure);
+            report_failure(&ctx.observer, tally, directory.display(), failure);
         }
     }
     let queue = Arc::new(Mutex::new(VecDeque::from(plan.items)));
     let mut running = JoinSet::new();
     for _ in 0..workers {
         let (ctx, queue, tally) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(tally));
-        running.spawn(async move { work(&ctx, &queue, &tally).await });
+        running.spawn(async move { run_worker(&ctx, &queue, &tally).await });
     }
     let all = async {
         while let Some(ended) = running.join_next().await {
             if let Err(e) = ended {
                 let message = format!("a copy ended unexpectedly: {e}");
-                fail(
+                report_failure(
                     &ctx.observer,
                     tally,
                     String::new(),
@@ -359,28 +359,32 @@ async fn execute(
             }
         }
     };
-    progress::while_running(ctx, all, tally).await;
-    link(ctx, plan.links, tally).await;
+    progress::report_while(ctx, all, tally).await;
+    make_links(ctx, plan.links, tally).await;
     ctx.pool.close().await;
 }
 
 /// Makes the links of a plan: after the files, so that none is written through one.
-async fn link(ctx: &BatchContext, links: Vec<plan::PlannedLink>, tally: &Arc<Mutex<BatchTotals>>) {
+async fn make_links(
+    ctx: &BatchContext,
+    links: Vec<plan::PlannedLink>,
+    tally: &Arc<Mutex<BatchTotals>>,
+) {
     for one in links {
         let source = one.source.display();
         match plan::make_link(ctx, &one).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
-                lock(tally).skip();
+                lock(tally).file_skipped();
                 ctx.observer.on_event(CopyEvent::Skipped { source, reason });
             }
-            Err(failure) => fail(&ctx.observer, tally, source, failure),
+            Err(failure) => report_failure(&ctx.observer, tally, source, failure),
         }
     }
 }
 
 /// One worker: the next file, until there is none.
-async fn work(
+async fn run_worker(
     ctx: &BatchContext,
     queue: &Mutex<VecDeque<PlannedFile>>,
     tally: &Mutex<BatchTotals>,
@@ -390,13 +394,13 @@ async fn work(
             return;
         };
         let source = item.source.display();
-        match file::copy(ctx, &item).await {
+        match file::copy_file(ctx, &item).await {
             Ok(FileOutcome::Done {
                 bytes,
                 verified,
                 measured,
             }) => {
-                lock(tally).done(bytes, &verified, measured.map(|m| *m));
+                lock(tally).file_done(bytes, &verified, measured.map(|m| *m));
                 ctx.observer.on_event(CopyEvent::Finished {
                     source,
                     destination: item.destination.display(),
@@ -405,7 +409,7 @@ async fn work(
                 });
             }
             Ok(FileOutcome::Kept) => {
-                lock(tally).keep();
+                lock(tally).file_kept();
                 let destination = item.destination.display();
                 ctx.observer.on_event(CopyEvent::Kept {
                     source,
@@ -413,25 +417,25 @@ async fn work(
                 });
             }
             Err((bytes, failure)) => {
-                lock(tally).moved(bytes);
-                fail(&ctx.observer, tally, source, failure);
+                lock(tally).add_bytes(bytes);
+                report_failure(&ctx.observer, tally, source, failure);
             }
         }
     }
 }
 
-fn fail(
+fn report_failure(
     observer: &Arc<dyn CopyObserver>,
     tally: &Mutex<BatchTotals>,
     source: String,
     failure: CopyFailure,
 ) {
-    lock(tally).fail(&failure);
+    lock(tally).file_failed(&failure);
     observer.on_event(CopyEvent::Failed { source, failure });
 }
 
 /// Runs `side` beside `main`: dropped when `main` fails, waited for when it succeeds.
-async fn alongside<T, S>(
+async fn run_with_side_task<T, S>(
     main: impl Future<Output = Result<T, CopyFailure>>,
     side: impl Future<Output = S>,
 ) -> Result<(T, S), CopyFailure> {
@@ -444,17 +448,21 @@ async fn alongside<T, S>(
 }
 
 /// Fails when a remote source is not what it was when the copy was planned.
-fn unchanged(source: &Location, before: SourceFacts, now: &ListedEntry) -> Result<(), CopyFailure> {
+fn check_source_unchanged(
+    source: &Location,
+    before: SourceFacts,
+    now: &ListedEntry,
+) -> Result<(), CopyFailure> {
     let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
     let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
     let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
     if size || differs(time(before.modified), time(now.modified)) {
-        return Err(changed(source));
+        return Err(source_changed_failure(source));
     }
     Ok(())
 }
 
-fn changed(source: &Location) -> CopyFailure {
+fn source_changed_failure(source: &Location) -> CopyFailure {
     CopyFailure::new(
         Exit::Integrity,
         format!(
@@ -470,7 +478,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A timer that does not catch up.
-fn every(period: Duration) -> tokio::time::Interval {
+fn periodic_timer(period: Duration) -> tokio::time::Interval {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     timer.reset();

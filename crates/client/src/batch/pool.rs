@@ -17,9 +17,9 @@ pub(crate) struct StorageSessionPool {
     /// Storages that refuse to rename: files are stored under their final names there.
     no_rename: Mutex<HashSet<StorageId>>,
     /// Storages that a session was had with in this run.
-    met: Mutex<HashSet<StorageId>>,
+    reached: Mutex<HashSet<StorageId>>,
     /// Servers that say they take commands ahead, and are better not taken at their word.
-    wary: Mutex<HashSet<StorageId>>,
+    no_pipelining: Mutex<HashSet<StorageId>>,
 }
 
 impl StorageSessionPool {
@@ -29,19 +29,19 @@ impl StorageSessionPool {
             access,
             idle: Mutex::default(),
             no_rename: Mutex::default(),
-            met: Mutex::default(),
-            wary: Mutex::default(),
+            reached: Mutex::default(),
+            no_pipelining: Mutex::default(),
         }
     }
 
     /// An idle session with `storage`, or a new one. A server that was met in this run and cannot be
     /// reached now is lost, not misnamed: another attempt is worth it.
-    pub(crate) async fn take(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
-        self.take_for(id, None).await
+    pub(crate) async fn acquire(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
+        self.acquire_for_path(id, None).await
     }
 
     /// As [`StorageSessionPool::take`], for somebody who will ask for the facts of `look_at` first.
-    pub(crate) async fn take_for(
+    pub(crate) async fn acquire_for_path(
         &self,
         id: &StorageId,
         look_at: Option<&[u8]>,
@@ -59,26 +59,26 @@ impl StorageSessionPool {
         look_at: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let opening = SessionOpening {
-            avoid_pipelining: lock(&self.wary).contains(id),
+            avoid_pipelining: lock(&self.no_pipelining).contains(id),
             first_path: look_at,
         };
         match self.access.open(id, opening).await {
             Ok(session) => {
-                lock(&self.met).insert(id.clone());
+                lock(&self.reached).insert(id.clone());
                 Ok(session)
             }
             Err(mut failure) => {
                 failure.transient |=
-                    failure.exit == Exit::Unreachable && lock(&self.met).contains(id);
+                    failure.exit == Exit::Unreachable && lock(&self.reached).contains(id);
                 Err(failure)
             }
         }
     }
 
     /// Puts a session back. One whose last command was not answered is dropped instead.
-    pub(crate) fn give(&self, id: &StorageId, mut session: Box<dyn Storage>) {
+    pub(crate) fn release(&self, id: &StorageId, mut session: Box<dyn Storage>) {
         if session.needs_lockstep() {
-            lock(&self.wary).insert(id.clone());
+            lock(&self.no_pipelining).insert(id.clone());
         }
         if !session.is_usable() {
             return;
@@ -92,7 +92,7 @@ impl StorageSessionPool {
     }
 
     /// Drops the idle sessions with a storage.
-    pub(crate) fn forget(&self, id: &StorageId) {
+    pub(crate) fn drop_idle(&self, id: &StorageId) {
         let dropped = lock(&self.idle).remove(id);
         drop(dropped);
     }
@@ -108,13 +108,13 @@ impl StorageSessionPool {
     }
 
     /// Remembers that the storage refuses to rename.
-    pub(crate) fn forbid_rename(&self, id: &StorageId) {
+    pub(crate) fn mark_no_rename(&self, id: &StorageId) {
         lock(&self.no_rename).insert(id.clone());
     }
 
     /// Whether files can be stored under a partial name first. Not where a URL's query goes with every
     /// request: a signature is of the one name that it was made for.
-    pub(crate) fn renames(&self, id: &StorageId) -> bool {
+    pub(crate) fn can_rename(&self, id: &StorageId) -> bool {
         !id.has_query() && !lock(&self.no_rename).contains(id)
     }
 }
@@ -143,10 +143,10 @@ mod tests {
             sync_policy: SyncPolicy::default(),
         });
         let id = |url| crate::location::Location::parse(url).unwrap().storage_id();
-        assert!(pool.renames(&id("https://h/f")));
-        assert!(!pool.renames(&id("https://h/f?signature=1")));
-        pool.forbid_rename(&id("https://h/f"));
-        assert!(!pool.renames(&id("https://h/g")));
+        assert!(pool.can_rename(&id("https://h/f")));
+        assert!(!pool.can_rename(&id("https://h/f?signature=1")));
+        pool.mark_no_rename(&id("https://h/f"));
+        assert!(!pool.can_rename(&id("https://h/g")));
     }
 
     #[tokio::test]
@@ -161,12 +161,12 @@ mod tests {
             sync_policy: SyncPolicy::default(),
         });
         let id = StorageId::Server(fake.server.clone());
-        let session: Box<dyn std::any::Any> = pool.take(&id).await.unwrap();
+        let session: Box<dyn std::any::Any> = pool.acquire(&id).await.unwrap();
         let mut session = session.downcast::<crate::session::ClientSession>().unwrap();
         session.reopen_without_pipelining().await.unwrap();
-        pool.give(&id, session);
-        let _idle = pool.take(&id).await.unwrap();
-        pool.take(&id).await.unwrap();
+        pool.release(&id, session);
+        let _idle = pool.acquire(&id).await.unwrap();
+        pool.acquire(&id).await.unwrap();
         fake.finish().await;
     }
 }

@@ -16,9 +16,9 @@ use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
 
 /// Bytes that may be on their way between both.
-const ROOM: usize = 8 << 20;
+const PIPE_CAPACITY: usize = 8 << 20;
 /// How long a write or read waits at a time until it looks whether the other end is still there.
-const LOOK: Duration = Duration::from_millis(200);
+const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A file at a storage.
 pub(super) struct RelayEndpoint<'e> {
@@ -67,10 +67,10 @@ pub(super) async fn copy(
             .fetch(from.path, Arc::new(mouth), &fetch_spec, &fetching)
             .await;
         match fetched {
-            Ok(_) => pipe.finish(),
+            Ok(_) => pipe.mark_complete(),
             // The other end may wait for its storage, and not for bytes.
             Err(_) => {
-                pipe.end(RelaySide::Fetching);
+                pipe.close_side(RelaySide::Fetching);
                 control.cancel();
             }
         }
@@ -86,7 +86,7 @@ pub(super) async fn copy(
         let stored = to.storage.store(source, to.path, &store_spec, control);
         let stored = stored.await;
         if stored.is_err() {
-            pipe.end(RelaySide::Storing);
+            pipe.close_side(RelaySide::Storing);
             fetching.cancel();
         }
         stored
@@ -100,7 +100,7 @@ pub(super) async fn copy(
             Ok(stored)
         }
         // One end that breaks takes the other with it: the reason is the one that is not the pipe's.
-        (Err(fetching), Err(storing)) => Err(match pipe.first_gone() {
+        (Err(fetching), Err(storing)) => Err(match pipe.first_closed() {
             Some(RelaySide::Storing) => storing,
             _ => fetching,
         }),
@@ -129,7 +129,7 @@ struct EndSideOnDrop(Arc<RelayPipe>, RelaySide);
 
 impl Drop for EndSideOnDrop {
     fn drop(&mut self) {
-        self.0.end(self.1);
+        self.0.close_side(self.1);
     }
 }
 
@@ -148,9 +148,9 @@ struct RelayPipeState {
     written: u64,
     read: u64,
     /// All has been written.
-    whole: bool,
+    is_complete: bool,
     /// The side that went first, before all was written.
-    gone: Option<RelaySide>,
+    closed_by: Option<RelaySide>,
 }
 
 impl RelayPipe {
@@ -167,26 +167,26 @@ impl RelayPipe {
     }
 
     fn wait<'s>(&self, state: MutexGuard<'s, RelayPipeState>) -> MutexGuard<'s, RelayPipeState> {
-        let waited = self.changed.wait_timeout(state, LOOK);
+        let waited = self.changed.wait_timeout(state, PEER_CHECK_INTERVAL);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn finish(&self) {
-        self.lock().whole = true;
+    fn mark_complete(&self) {
+        self.lock().is_complete = true;
         self.changed.notify_all();
     }
 
-    fn end(&self, side: RelaySide) {
+    fn close_side(&self, side: RelaySide) {
         let mut state = self.lock();
-        if !state.whole {
-            state.gone.get_or_insert(side);
+        if !state.is_complete {
+            state.closed_by.get_or_insert(side);
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    fn first_gone(&self) -> Option<RelaySide> {
-        self.lock().gone
+    fn first_closed(&self) -> Option<RelaySide> {
+        self.lock().closed_by
     }
 }
 
@@ -210,10 +210,12 @@ impl Sink for RelaySink {
             return Err(out_of_order(offset, state.written));
         }
         while !buf.is_empty() {
-            if state.gone.is_some() {
+            if state.closed_by.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            let room = ROOM.saturating_sub(state.bytes.len()).min(buf.len());
+            let room = PIPE_CAPACITY
+                .saturating_sub(state.bytes.len())
+                .min(buf.len());
             if room == 0 {
                 state = self.0.wait(state);
                 continue;
@@ -261,10 +263,10 @@ impl Source for RelaySource {
                 self.0.changed.notify_all();
                 return Ok(n);
             }
-            if state.whole {
+            if state.is_complete {
                 return Ok(0);
             }
-            if state.gone.is_some() {
+            if state.closed_by.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             state = self.0.wait(state);

@@ -11,8 +11,8 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
 
 use super::BatchContext;
-use super::block_proof::prove;
-use super::checksums::{ChecksumEndpoint, agree, partial_algorithm, spots_agree};
+use super::block_proof::prove_blocks;
+use super::checksums::{ChecksumEndpoint, common_range_algorithm, range_agrees, range_ends_agree};
 use crate::answers::SourceFacts;
 use crate::journal::{self, CopyIdentity, JournalLocation};
 use crate::storage::contract::AvailableChecksums;
@@ -28,80 +28,80 @@ pub(super) struct PartialLeftover<'a> {
     /// Where a journal may be.
     pub(super) journal: Option<&'a Path>,
     /// For warnings.
-    pub(super) shown: &'a str,
+    pub(super) display_name: &'a str,
     /// A checksum of the whole will be compared at the end.
-    pub(super) judged: bool,
+    pub(super) has_checksum: bool,
 }
 
 /// The bytes of the partial file that may be kept: none when in doubt. Errors are those of the
 /// sessions that were asked.
-pub(super) async fn usable(
+pub(super) async fn usable_ranges(
     ctx: &BatchContext,
     leftover: &PartialLeftover<'_>,
     ends: &[&AvailableChecksums],
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<RangeSet, CopyFailure> {
-    let mut claim = match claim(leftover) {
+    let mut claim = match claimed_ranges(leftover) {
         Ok(claim) => claim,
-        Err(doubt) => return Ok(start_over(ctx, leftover, doubt)),
+        Err(doubt) => return Ok(warn_starting_over(ctx, leftover, doubt)),
     };
     let copied = leftover.identity.copy_length();
     let whole = copied.is_some_and(|size| claim.safe.contains(0, size));
-    if whole && !leftover.judged {
+    if whole && !leftover.has_checksum {
         let doubt = "nothing tells whether the server confirmed its end";
-        return Ok(start_over(ctx, leftover, doubt));
+        return Ok(warn_starting_over(ctx, leftover, doubt));
     }
-    let algorithm = partial_algorithm(ends);
+    let algorithm = common_range_algorithm(ends);
     let Some(algorithm) = algorithm else {
-        if claim.safe.is_empty() && claim.unproved.is_empty() {
+        if claim.safe.is_empty() && claim.unsynced.is_empty() {
             return Ok(claim.safe);
         }
         return Ok(without_checksums(ctx, leftover, claim));
     };
-    if claim.told && ctx.options.verify == VerifyMode::None {
+    if claim.from_server && ctx.options.verify == VerifyMode::None {
         // Nothing is compared at the end, and the server may have lost power since it told this.
-        claim.unproved = std::mem::take(&mut claim.safe);
+        claim.unsynced = std::mem::take(&mut claim.safe);
     }
     // A file that is longer than the source is no beginning of it.
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
-    let end = end.filter(|_| !claim.refused);
-    let found = match vouched(&claim, algorithm, source, destination).await {
+    let end = end.filter(|_| !claim.server_refused);
+    let found = match safe_ranges_agree(&claim, algorithm, source, destination).await {
         Ok(true) => {
-            let safe = prove_ranges(claim, algorithm, source, destination).await?;
-            return prove(safe, end.unwrap_or(0), algorithm, source, destination).await;
+            let safe = prove_unsynced_ranges(claim, algorithm, source, destination).await?;
+            return prove_blocks(safe, end.unwrap_or(0), algorithm, source, destination).await;
         }
-        Ok(false) if claim.journalled => RangeSet::new(),
+        Ok(false) if claim.has_journal => RangeSet::new(),
         Ok(false) => {
             let nothing = RangeSet::new();
-            prove(nothing, end.unwrap_or(0), algorithm, source, destination).await?
+            prove_blocks(nothing, end.unwrap_or(0), algorithm, source, destination).await?
         }
         Err(failure) if failure.transient => return Err(failure),
-        Err(failure) => return Ok(start_over(ctx, leftover, &failure.message)),
+        Err(failure) => return Ok(warn_starting_over(ctx, leftover, &failure.message)),
     };
     if found.is_empty() {
         let why = "its checksum differs from the source's";
-        return Ok(start_over(ctx, leftover, why));
+        return Ok(warn_starting_over(ctx, leftover, why));
     }
     Ok(found)
 }
 
 /// Whether the checksums of what the claim calls safe are the source's: at the ends of its ranges
 /// where a journal tells them, else of all of it.
-async fn vouched(
+async fn safe_ranges_agree(
     claim: &ClaimedRanges,
     algorithm: ChecksumAlgorithm,
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<bool, CopyFailure> {
-    if claim.journalled {
-        return spots_agree(source, destination, algorithm, &claim.safe).await;
+    if claim.has_journal {
+        return range_ends_agree(source, destination, algorithm, &claim.safe).await;
     }
     let range = ByteRange {
         start: 0,
         end: claim.safe.end(),
     };
-    agree(source, destination, algorithm, range).await
+    range_agrees(source, destination, algorithm, range).await
 }
 
 /// The bytes that may be kept where the server has no checksums.
@@ -110,32 +110,32 @@ fn without_checksums(
     leftover: &PartialLeftover<'_>,
     claim: ClaimedRanges,
 ) -> RangeSet {
-    let doubt = if claim.lost {
+    let doubt = if claim.server_lost {
         "the server was lost while it stored it, and without checksums nothing tells what it kept"
     } else if claim.safe.is_empty() {
         "this machine was restarted before any of it was forced to disk"
-    } else if !claim.journalled || leftover.identity.modified.is_none() {
+    } else if !claim.has_journal || leftover.identity.modified.is_none() {
         "nothing tells whether it is of this file"
     } else {
         ctx.warn(format!(
             "{}: resumed by size and time alone, because the server cannot checksum",
-            leftover.shown
+            leftover.display_name
         ));
         return claim.safe;
     };
-    start_over(ctx, leftover, doubt)
+    warn_starting_over(ctx, leftover, doubt)
 }
 
 /// Tries the ranges that a power cut may have taken: each is kept if its checksum is right.
-async fn prove_ranges(
+async fn prove_unsynced_ranges(
     claim: ClaimedRanges,
     algorithm: ChecksumAlgorithm,
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<RangeSet, CopyFailure> {
     let mut safe = claim.safe;
-    for range in claim.unproved.iter() {
-        match agree(source, destination, algorithm, range).await {
+    for range in claim.unsynced.iter() {
+        match range_agrees(source, destination, algorithm, range).await {
             Ok(true) => {
                 safe.insert(range.start, range.end);
             }
@@ -151,17 +151,17 @@ async fn prove_ranges(
 struct ClaimedRanges {
     safe: RangeSet,
     /// Handed to the kernel before this machine was booted, and not forced to disk.
-    unproved: RangeSet,
+    unsynced: RangeSet,
     /// A server told it.
-    told: bool,
+    from_server: bool,
     /// The server was lost while it stored.
-    lost: bool,
+    server_lost: bool,
     /// The server refused what it had stored: its memory shows what its disk may not hold.
-    refused: bool,
-    journalled: bool,
+    server_refused: bool,
+    has_journal: bool,
 }
 
-fn claim(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> {
+fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> {
     let prefix = |length| {
         let mut set = RangeSet::new();
         set.insert(0, length);
@@ -169,19 +169,19 @@ fn claim(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> 
     };
     let size = leftover.identity.copy_length().unwrap_or(u64::MAX);
     match leftover.journal.and_then(journal::load) {
-        Some(found) if !found.copy.same_copy(leftover.identity) => {
+        Some(found) if !found.identity.same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
         }
         Some(found) => {
             // In order, the file's length says it all: it may be ahead of the last marker.
-            let handed = if found.copy.in_order {
+            let handed = if found.identity.in_order {
                 prefix(leftover.length)
             } else {
-                found.state.safe
+                found.ranges.safe
             };
             let (safe, unproved) = if found.rebooted {
-                let synced = found.state.synced;
-                let rest = without(&handed, &synced, leftover.length.min(size));
+                let synced = found.ranges.synced;
+                let rest = subtract(&handed, &synced, leftover.length.min(size));
                 (synced, rest)
             } else {
                 (handed, RangeSet::new())
@@ -191,27 +191,27 @@ fn claim(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> 
             }
             Ok(ClaimedRanges {
                 safe,
-                unproved,
-                told: found.place == JournalLocation::Server,
-                lost: found.lost,
-                refused: found.refused,
-                journalled: true,
+                unsynced: unproved,
+                from_server: found.location == JournalLocation::Server,
+                server_lost: found.server_lost,
+                server_refused: found.server_refused,
+                has_journal: true,
             })
         }
         None if leftover.length > size => Err("it is longer than the source"),
         None => Ok(ClaimedRanges {
             safe: prefix(leftover.length),
-            unproved: RangeSet::new(),
-            told: false,
-            lost: false,
-            refused: false,
-            journalled: false,
+            unsynced: RangeSet::new(),
+            from_server: false,
+            server_lost: false,
+            server_refused: false,
+            has_journal: false,
         }),
     }
 }
 
 /// The bytes below `end` that are in `set` and not in `less`.
-fn without(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
+fn subtract(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
     let mut rest = RangeSet::new();
     for range in set.iter() {
         rest.extend(&less.gaps(range.start, range.end.min(end)));
@@ -225,7 +225,7 @@ pub(super) struct ExistingDestination {
     /// Size of what is copied, time of the source.
     pub(super) wanted: SourceFacts,
     /// Of the destination.
-    pub(super) there: SourceFacts,
+    pub(super) existing: SourceFacts,
     /// Length of the part that is copied; `None`: the whole source.
     pub(super) part: Option<u64>,
 }
@@ -239,17 +239,17 @@ impl ExistingDestination {
         source: &mut ChecksumEndpoint<'_>,
         destination: &mut ChecksumEndpoint<'_>,
     ) -> Result<Option<String>, CopyFailure> {
-        if self.wanted.size.is_none() || self.wanted.size != self.there.size {
+        if self.wanted.size.is_none() || self.wanted.size != self.existing.size {
             return Ok(None);
         }
         let Some(algorithm) = check.algorithm() else {
             let known = self.wanted.modified.is_some();
-            let same = known && self.wanted.modified == self.there.modified;
+            let same = known && self.wanted.modified == self.existing.modified;
             return Ok(same.then(|| check.size_label(true)));
         };
         let (source, copy) = tokio::join!(
-            source.total(algorithm, self.part),
-            destination.total(algorithm, None)
+            source.whole_checksum(algorithm, self.part),
+            destination.whole_checksum(algorithm, None)
         );
         match (source, copy) {
             (Ok(source), Ok(copy)) => {
@@ -264,12 +264,12 @@ impl ExistingDestination {
 
 /// Whether `safe` is the whole of a partial file of this length, so that bytes that are appended
 /// in order keep its length meaningful.
-pub(super) fn is_all(safe: &RangeSet, length: Option<u64>) -> bool {
+pub(super) fn is_whole_file(safe: &RangeSet, length: Option<u64>) -> bool {
     safe.range_count() == 1 && Some(safe.prefix_len()) == length
 }
 
-fn start_over(ctx: &BatchContext, leftover: &PartialLeftover<'_>, why: &str) -> RangeSet {
-    ctx.warn(format!("{}: starting over: {why}", leftover.shown));
+fn warn_starting_over(ctx: &BatchContext, leftover: &PartialLeftover<'_>, why: &str) -> RangeSet {
+    ctx.warn(format!("{}: starting over: {why}", leftover.display_name));
     RangeSet::new()
 }
 
@@ -298,17 +298,17 @@ mod tests {
         if let Some((copy, (start, end))) = written {
             let mut safe = RangeSet::new();
             safe.insert(start, end);
-            Journal::fresh(path.clone(), copy, JournalLocation::Here)
+            Journal::start_new(path.clone(), copy, JournalLocation::ThisMachine)
                 .unwrap()
                 .write(&StoredRanges::safe_only(safe))
                 .unwrap();
         }
-        claim(&PartialLeftover {
+        claimed_ranges(&PartialLeftover {
             identity: &identity(false),
             length,
             journal: Some(&path),
-            shown: "x",
-            judged: true,
+            display_name: "x",
+            has_checksum: true,
         })
     }
 
@@ -354,23 +354,27 @@ mod tests {
         let mut state = StoredRanges::default();
         state.safe.insert(0, 60);
         state.synced.insert(0, 20);
-        Journal::fresh(path.clone(), identity(in_order), JournalLocation::Here)
-            .unwrap()
-            .write(&state)
-            .unwrap();
-        journal::of_another_boot(&path);
-        claim(&PartialLeftover {
+        Journal::start_new(
+            path.clone(),
+            identity(in_order),
+            JournalLocation::ThisMachine,
+        )
+        .unwrap()
+        .write(&state)
+        .unwrap();
+        journal::set_other_boot(&path);
+        claimed_ranges(&PartialLeftover {
             identity: &identity(in_order),
             length,
             journal: Some(&path),
-            shown: "x",
-            judged: true,
+            display_name: "x",
+            has_checksum: true,
         })
     }
 
     #[test]
     fn after_a_reboot_only_synced_bytes_count_and_the_rest_is_to_be_proved() {
-        let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unproved.to_string());
+        let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unsynced.to_string());
         let claim = claimed_after_a_reboot(false, 90).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-60".to_owned()));
         // What the disk has no place for any more needs no proof.
@@ -390,12 +394,12 @@ mod tests {
             ..identity(false)
         };
         for (length, fits) in [(20, true), (21, false)] {
-            let claim = claim(&PartialLeftover {
+            let claim = claimed_ranges(&PartialLeftover {
                 identity: &part,
                 length,
                 journal: None,
-                shown: "x",
-                judged: true,
+                display_name: "x",
+                has_checksum: true,
             });
             assert_eq!(claim.is_ok(), fits);
         }
@@ -404,7 +408,7 @@ mod tests {
     #[test]
     fn without_journal_the_prefix_is_only_a_claim() {
         let claim = claimed(None, 30).unwrap();
-        assert!(!claim.journalled);
+        assert!(!claim.has_journal);
         assert_eq!(claim.safe.to_string(), "0-30");
     }
 
@@ -414,17 +418,17 @@ mod tests {
         let path = dir.path().join("j");
         // Even if nothing was safe.
         let mut journal =
-            Journal::fresh(path.clone(), identity(false), JournalLocation::Server).unwrap();
+            Journal::start_new(path.clone(), identity(false), JournalLocation::Server).unwrap();
         journal.mark_server_refused();
         journal.retract_to(&StoredRanges::default()).unwrap();
-        let claim = claim(&PartialLeftover {
+        let claim = claimed_ranges(&PartialLeftover {
             identity: &identity(false),
             length: 30,
             journal: Some(&path),
-            shown: "x",
-            judged: true,
+            display_name: "x",
+            has_checksum: true,
         });
         let claim = claim.unwrap();
-        assert!(claim.refused && claim.journalled && claim.safe.is_empty());
+        assert!(claim.server_refused && claim.has_journal && claim.safe.is_empty());
     }
 }

@@ -21,11 +21,11 @@ pub(super) struct StallDetector {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GrowthSign {
     /// So much is there now.
-    Moved(u64),
+    Grown(u64),
     /// It stands still, for too long.
     Stalled(u64),
     /// Nothing new.
-    Nothing,
+    Inconclusive,
 }
 
 impl StallDetector {
@@ -39,28 +39,28 @@ impl StallDetector {
     }
 
     /// How long to wait before the next look.
-    pub(super) fn period(&self) -> Duration {
+    pub(super) fn poll_interval(&self) -> Duration {
         (self.limit / 4).clamp(Duration::from_millis(50), PERIOD)
     }
 
     /// Judges a length. One that never grew says nothing (a server may write elsewhere first), nor
     /// does the whole length (it may be given at once, and the end of a transfer takes its time).
-    pub(super) fn look(&mut self, length: u64, now: Instant) -> GrowthSign {
+    pub(super) fn observe(&mut self, length: u64, now: Instant) -> GrowthSign {
         if self.expected.is_some_and(|all| length >= all) {
             self.grown = false;
-            return GrowthSign::Nothing;
+            return GrowthSign::Inconclusive;
         }
         match self.last {
             Some((last, since)) if last == length => {
                 if self.grown && now.saturating_duration_since(since) >= self.limit {
                     return GrowthSign::Stalled(length);
                 }
-                GrowthSign::Nothing
+                GrowthSign::Inconclusive
             }
             before => {
                 self.grown |= before.is_some_and(|(last, _)| length > last);
                 self.last = Some((length, now));
-                GrowthSign::Moved(length)
+                GrowthSign::Grown(length)
             }
         }
     }
@@ -76,7 +76,7 @@ mod tests {
         let mut now = Instant::now();
         let look = |length: &u64| {
             now += Duration::from_secs(10);
-            growth.look(*length, now)
+            growth.observe(*length, now)
         };
         lengths.iter().map(look).collect()
     }
@@ -89,13 +89,13 @@ mod tests {
         };
         assert_eq!(
             (first, second),
-            (&GrowthSign::Moved(5), &GrowthSign::Moved(9))
+            (&GrowthSign::Grown(5), &GrowthSign::Grown(9))
         );
         assert_eq!(
             rest,
             [
-                GrowthSign::Nothing,
-                GrowthSign::Nothing,
+                GrowthSign::Inconclusive,
+                GrowthSign::Inconclusive,
                 GrowthSign::Stalled(9)
             ]
         );

@@ -31,7 +31,7 @@ impl CopyRange {
     }
 
     /// `--offset` and `--length` applied to a source; beyond its end is an error.
-    pub(super) fn of(
+    pub(super) fn from_options(
         offset: Option<u64>,
         length: Option<u64>,
         facts: SourceFacts,
@@ -70,16 +70,16 @@ impl CopyRange {
 }
 
 /// Offset and length of a part as CKSM has them.
-pub(super) fn extent(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
+pub(super) fn offset_and_length(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
     part.map_or((0, None), |(offset, length)| (offset, Some(length)))
 }
 
 /// Files from this size on are worth being adapted to the path while they move.
-const LARGE: u64 = 16 << 20;
+const ADAPT_FROM: u64 = 16 << 20;
 /// Files from this size on are worth being cut into chunks, where the sender cannot be looked at.
-const WORTH_CHUNKS: u64 = 64 << 20;
+const CHUNK_FROM: u64 = 64 << 20;
 /// On shorter paths one stream does, whatever the sender.
-const PROBED_FROM: Duration = Duration::from_millis(5);
+const MIN_PROBED_RTT: Duration = Duration::from_millis(5);
 
 /// What the number of streams depends on.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +87,7 @@ struct EndpointAbilities {
     /// All have extended block mode.
     parallel: bool,
     /// The sender changes the number of its streams by itself.
-    adapts: bool,
+    adapts_streams: bool,
     /// Chunks can be asked for, and stored at their place.
     takes_chunks: bool,
     /// All is within one machine, where nothing is lost and no window is too small.
@@ -99,9 +99,9 @@ impl EndpointAbilities {
     fn of(from: Capabilities, to: Capabilities) -> Self {
         Self {
             parallel: from.parallel && to.parallel,
-            adapts: from.adapts_streams,
+            adapts_streams: from.adapts_streams,
             takes_chunks: from.ranges && to.partial_writes,
-            on_this_machine: from.is_here && to.is_here,
+            on_this_machine: from.is_local && to.is_local,
             rtt: from.rtt.max(to.rtt),
         }
     }
@@ -113,7 +113,7 @@ pub(super) struct StreamPlan {
     /// Streams to begin with.
     pub(super) streams: u32,
     /// Never more at a time.
-    most: u32,
+    max_streams: u32,
     /// It will be MODE S, so that bytes are stored strictly in order.
     pub(super) in_order: bool,
     /// How the file is cut into chunks.
@@ -122,7 +122,7 @@ pub(super) struct StreamPlan {
 
 impl StreamPlan {
     /// For a transfer of `size` bytes, if that is known; a sequential end (`pipe`) takes one stream.
-    pub(super) fn of(
+    pub(super) fn for_transfer(
         ctx: &BatchContext,
         size: Option<u64>,
         pipe: bool,
@@ -133,7 +133,7 @@ impl StreamPlan {
         let ends = EndpointAbilities::of(source, destination);
         let fixed = |n: u32| Self {
             streams: n,
-            most: n,
+            max_streams: n,
             ..Self::default()
         };
         let lanes = match options.parallelism {
@@ -143,29 +143,33 @@ impl StreamPlan {
             Parallelism::Chunked(mode) => Self::chunked(options, mode, ends),
         };
         if let (Parallelism::Chunked(_), None, false) = (options.parallelism, lanes.chunks, pipe) {
-            ctx.warn(one_piece(options, (from, to)));
+            ctx.warn(chunking_unavailable_warning(options, (from, to)));
         }
-        let impossible = !source.any_order || !destination.any_order;
+        let impossible = !source.stores_any_order || !destination.stores_any_order;
         Self {
             in_order: match options.mode {
                 ModeChoice::Stream => true,
                 ModeChoice::Extended => false,
-                ModeChoice::Auto => lanes.most == 1 || impossible,
+                ModeChoice::Auto => lanes.max_streams == 1 || impossible,
             },
             ..lanes
         }
     }
 
     /// For a copy of `size` bytes from an open file to an open file: its streams are threads.
-    pub(super) fn within(options: &CopyOptions, size: Option<u64>, sequential: bool) -> Self {
+    pub(super) fn for_local_copy(
+        options: &CopyOptions,
+        size: Option<u64>,
+        sequential: bool,
+    ) -> Self {
         let threads = match options.parallelism {
             _ if sequential || options.mode == ModeChoice::Stream => 1,
             Parallelism::Fixed(n) => n.max(1),
-            Parallelism::Auto | Parallelism::Chunked(_) => local_copy::threads(size),
+            Parallelism::Auto | Parallelism::Chunked(_) => local_copy::default_threads(size),
         };
         Self {
             streams: threads,
-            most: threads,
+            max_streams: threads,
             in_order: threads == 1,
             chunks: None,
         }
@@ -176,7 +180,7 @@ impl StreamPlan {
     fn auto(options: &CopyOptions, size: Option<u64>, ends: EndpointAbilities) -> Self {
         let one = Self {
             streams: 1,
-            most: 1,
+            max_streams: 1,
             ..Self::default()
         };
         if !ends.parallel {
@@ -185,7 +189,7 @@ impl StreamPlan {
         let (rtt, most) = (ends.rtt, options.max_streams.max(1));
         // A sender of ours makes blocks smaller where there are more streams than blocks; of another
         // one a small file has nothing but MODE E's round trips.
-        let block = if ends.adapts {
+        let block = if ends.adapts_streams {
             0
         } else {
             options.transfer.block
@@ -193,22 +197,22 @@ impl StreamPlan {
         let streams = initial::prior_from_rtt(rtt, size, block, most)
             .streams
             .unwrap_or(1);
-        let large = size.is_none_or(|size| size >= LARGE);
-        if ends.adapts {
+        let large = size.is_none_or(|size| size >= ADAPT_FROM);
+        if ends.adapts_streams {
             let grows = streams > 1 || (large && !ends.on_this_machine);
             return Self {
                 streams,
-                most: if grows { most } else { 1 },
+                max_streams: if grows { most } else { 1 },
                 ..one
             };
         }
         let probes = most > 1
-            && rtt >= PROBED_FROM
-            && size.is_some_and(|size| size >= WORTH_CHUNKS)
+            && rtt >= MIN_PROBED_RTT
+            && size.is_some_and(|size| size >= CHUNK_FROM)
             && ends.takes_chunks;
         Self {
             streams,
-            most: if probes { most } else { streams },
+            max_streams: if probes { most } else { streams },
             chunks: probes.then_some(Chunking::Probe),
             ..one
         }
@@ -222,7 +226,7 @@ impl StreamPlan {
         let streams = parameters.initial_streams.clamp(1, parameters.max_streams);
         Self {
             streams,
-            most: parameters.max_streams.max(2),
+            max_streams: parameters.max_streams.max(2),
             in_order: false,
             chunks: ends
                 .takes_chunks
@@ -232,7 +236,10 @@ impl StreamPlan {
 }
 
 /// What the user is told when a mode of 2008 was asked for and cannot be had.
-fn one_piece(options: &CopyOptions, (from, to): (&dyn Storage, &dyn Storage)) -> String {
+fn chunking_unavailable_warning(
+    options: &CopyOptions,
+    (from, to): (&dyn Storage, &dyn Storage),
+) -> String {
     if options.mode == ModeChoice::Stream {
         return "--mode s has one stream: -p is of no use with it".to_owned();
     }
@@ -247,7 +254,7 @@ fn one_piece(options: &CopyOptions, (from, to): (&dyn Storage, &dyn Storage)) ->
 }
 
 /// The settings of one attempt; sums are for the caller to add.
-pub(super) fn spec(
+pub(super) fn new_transfer_spec(
     ctx: &BatchContext,
     span: CopyRange,
     have: &RangeSet,
@@ -268,7 +275,7 @@ pub(super) fn spec(
         chunks: lanes.chunks,
         completed_ranges: have.clone(),
         streams: lanes.streams,
-        max_streams: lanes.most,
+        max_streams: lanes.max_streams,
         adapt: options.parallelism == Parallelism::Auto,
         prior: tune::Prior::default(),
         mode: options.mode,
@@ -290,7 +297,7 @@ mod tests {
     /// A path of 50 ms to a server like ours.
     const OURS: EndpointAbilities = EndpointAbilities {
         parallel: true,
-        adapts: true,
+        adapts_streams: true,
         takes_chunks: true,
         on_this_machine: false,
         rtt: Duration::from_millis(50),
@@ -303,15 +310,18 @@ mod tests {
     #[test]
     fn a_sender_that_adapts_goes_on_from_what_experience_says() {
         let lanes = auto(1 << 30, OURS);
-        assert_eq!((lanes.streams, lanes.most, lanes.chunks), (4, 64, None));
+        assert_eq!(
+            (lanes.streams, lanes.max_streams, lanes.chunks),
+            (4, 64, None)
+        );
         // One stream to begin with, and others when the path asks for them.
         let short = EndpointAbilities {
             rtt: Duration::from_millis(1),
             ..OURS
         };
         let lanes = auto(1 << 30, short);
-        assert_eq!((lanes.streams, lanes.most), (1, 64));
-        assert_eq!(StreamPlan::auto(&options(), None, short).most, 64);
+        assert_eq!((lanes.streams, lanes.max_streams), (1, 64));
+        assert_eq!(StreamPlan::auto(&options(), None, short).max_streams, 64);
     }
 
     #[test]
@@ -329,25 +339,25 @@ mod tests {
             ..OURS
         };
         for lanes in [
-            auto(LARGE - 1, short),
+            auto(ADAPT_FROM - 1, short),
             auto(100_000, OURS),
             auto(1 << 40, here),
             auto(1 << 40, plain),
         ] {
             assert_eq!((lanes.streams, lanes.chunks), (1, None));
         }
-        assert_eq!(auto(1 << 40, here).most, 1);
-        assert_eq!(auto(1 << 40, plain).most, 1);
+        assert_eq!(auto(1 << 40, here).max_streams, 1);
+        assert_eq!(auto(1 << 40, plain).max_streams, 1);
     }
 
     #[test]
     fn chunks_tell_where_the_sender_cannot_be_looked_at() {
         let foreign = EndpointAbilities {
-            adapts: false,
+            adapts_streams: false,
             ..OURS
         };
-        let lanes = auto(WORTH_CHUNKS, foreign);
-        assert_eq!((lanes.streams, lanes.most), (4, 64));
+        let lanes = auto(CHUNK_FROM, foreign);
+        assert_eq!((lanes.streams, lanes.max_streams), (4, 64));
         assert_eq!(lanes.chunks, Some(Chunking::Probe));
         let short = EndpointAbilities {
             rtt: Duration::from_millis(4),
@@ -358,12 +368,12 @@ mod tests {
             ..foreign
         };
         for (size, ends, streams) in [
-            (WORTH_CHUNKS - 1, foreign, 4),
+            (CHUNK_FROM - 1, foreign, 4),
             (1 << 40, short, 1),
             (1 << 40, whole, 4),
         ] {
             let lanes = auto(size, ends);
-            let got = (lanes.streams, lanes.most, lanes.chunks);
+            let got = (lanes.streams, lanes.max_streams, lanes.chunks);
             assert_eq!(got, (streams, streams, None));
         }
     }
@@ -376,7 +386,7 @@ mod tests {
                 mode,
                 ..options()
             };
-            StreamPlan::within(&options, Some(1 << 30), sequential)
+            StreamPlan::for_local_copy(&options, Some(1 << 30), sequential)
         };
         for parallelism in [
             Parallelism::Auto,
@@ -393,7 +403,10 @@ mod tests {
                 assert_eq!((one.streams, one.in_order), (1, true));
             }
         }
-        assert_eq!(StreamPlan::within(&options(), Some(1), false).streams, 1);
+        assert_eq!(
+            StreamPlan::for_local_copy(&options(), Some(1), false).streams,
+            1
+        );
         assert_eq!(
             lanes(Parallelism::Fixed(3), ModeChoice::Auto, false).streams,
             3
@@ -407,7 +420,7 @@ mod tests {
             ..options()
         };
         let lanes = StreamPlan::auto(&options, Some(1 << 40), OURS);
-        assert_eq!((lanes.streams, lanes.most), (2, 2));
+        assert_eq!((lanes.streams, lanes.max_streams), (2, 2));
         let lanes = StreamPlan::chunked(&options, ChunkTuningMode::Mi, OURS);
         let Some(Chunking::Mode(ChunkTuningMode::Mi, parameters)) = lanes.chunks else {
             unreachable!("{lanes:?}");
@@ -432,7 +445,7 @@ mod tests {
             size: Some(100),
             modified: None,
         };
-        CopyRange::of(offset, length, facts, "f")
+        CopyRange::from_options(offset, length, facts, "f")
     }
 
     #[test]
@@ -453,7 +466,7 @@ mod tests {
             assert_eq!(span(offset, length).unwrap_err().exit, Exit::Usage);
         }
         assert!(span(Some(u64::MAX), Some(u64::MAX)).is_err());
-        let unknown = CopyRange::of(Some(0), None, SourceFacts::default(), "f");
+        let unknown = CopyRange::from_options(Some(0), None, SourceFacts::default(), "f");
         assert!(unknown.unwrap_err().message.contains("size"));
     }
 }

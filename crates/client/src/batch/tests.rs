@@ -29,11 +29,11 @@ pub(crate) fn options() -> CopyOptions {
         retries: 0,
         trace: None,
         sync_policy: data::store::durability::SyncPolicy::default(),
-        links: crate::SymlinkPolicy::default(),
+        symlinks: crate::SymlinkPolicy::default(),
         keep_existing: false,
         wait: false,
         concurrency: 4,
-        foreign_data: false,
+        allow_foreign_data: false,
         data_ports: None,
     }
 }
@@ -138,12 +138,12 @@ async fn mixed_results_are_partial() {
 async fn side_work_ends_with_a_failed_main() {
     let failed = async { Err::<(), _>(CopyFailure::new(Exit::Local, "x")) };
     let endless = std::future::pending::<()>();
-    assert!(alongside(failed, endless).await.is_err());
+    assert!(run_with_side_task(failed, endless).await.is_err());
     let late = async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         2
     };
-    assert_eq!(alongside(async { Ok(1) }, late).await, Ok((1, 2)));
+    assert_eq!(run_with_side_task(async { Ok(1) }, late).await, Ok((1, 2)));
 }
 
 #[tokio::test]

@@ -21,15 +21,15 @@ pub(super) struct BatchTotals {
     buffer_max: u64,
     memory_max: u64,
     /// Who was to size buffers.
-    wanted: SocketBuffers,
+    requested_buffers: SocketBuffers,
     /// Who did: `None` before the first transfer that ended well, `Some(None)` when they differ.
-    sized: Option<Option<&'static str>>,
+    buffer_policy: Option<Option<&'static str>>,
     /// `None` before the first file, `Some(None)` when they differ.
     verified: Option<Option<String>>,
     /// Class of the failures, `PartialFile` when they differ.
     class: Option<Exit>,
     first_failure: Option<CopyFailure>,
-    account: BatchEvidence,
+    evidence: BatchEvidence,
     /// Limit of all transfers together, bytes per second.
     rate: Option<u64>,
 }
@@ -51,18 +51,18 @@ impl BatchTotals {
     /// Nothing happened yet; buffers are `wanted` to be sized so.
     pub(super) fn new(wanted: SocketBuffers) -> Self {
         Self {
-            wanted,
+            requested_buffers: wanted,
             ..Self::default()
         }
     }
 
     /// All transfers together are limited to `rate` bytes per second.
-    pub(super) fn limit(&mut self, rate: Option<u64>) {
+    pub(super) fn set_rate_limit(&mut self, rate: Option<u64>) {
         self.rate = rate;
     }
 
     /// A file is in place.
-    pub(super) fn done(
+    pub(super) fn file_done(
         &mut self,
         bytes: u64,
         verified: &str,
@@ -75,41 +75,41 @@ impl BatchTotals {
             Some(label) => label.filter(|label| label == verified),
         });
         let Some(measured) = measured else { return };
-        let elapsed = match measured.seen {
-            MeasurementSource::Here(evidence) => {
-                self.account.add(&evidence);
+        let elapsed = match measured.source {
+            MeasurementSource::ThisEnd(evidence) => {
+                self.evidence.add_transfer(&evidence);
                 evidence.elapsed
             }
-            MeasurementSource::Between(between) => {
-                self.account.add_between(&between);
+            MeasurementSource::ThirdParty(between) => {
+                self.evidence.add_third_party(&between);
                 between.elapsed
             }
         };
-        self.account.note(measured.remarks, elapsed);
-        self.sized = Some(match self.sized {
-            None => Some(measured.buffers),
-            Some(name) => name.filter(|name| *name == measured.buffers),
+        self.evidence.add_remarks(measured.remarks, elapsed);
+        self.buffer_policy = Some(match self.buffer_policy {
+            None => Some(measured.buffer_policy),
+            Some(name) => name.filter(|name| *name == measured.buffer_policy),
         });
     }
 
     /// A file was left alone.
-    pub(super) fn skip(&mut self) {
+    pub(super) fn file_skipped(&mut self) {
         self.skipped += 1;
     }
 
     /// Counts a file whose destination was left alone.
-    pub(super) fn keep(&mut self) {
+    pub(super) fn file_kept(&mut self) {
         self.skipped += 1;
         self.kept += 1;
     }
 
     /// Bytes of a file that failed later.
-    pub(super) fn moved(&mut self, bytes: u64) {
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
     /// A file failed for good.
-    pub(super) fn fail(&mut self, failure: &CopyFailure) {
+    pub(super) fn file_failed(&mut self, failure: &CopyFailure) {
         self.failed += 1;
         self.class = Some(match self.class {
             None => failure.exit,
@@ -120,7 +120,7 @@ impl BatchTotals {
     }
 
     /// What was seen while files moved.
-    pub(super) fn see(&mut self, seen: BatchSample) {
+    pub(super) fn observe(&mut self, seen: BatchSample) {
         self.streams_max = self.streams_max.max(seen.streams);
         self.buffer_max = self.buffer_max.max(seen.buffer);
         self.memory_max = self.memory_max.max(seen.memory);
@@ -136,8 +136,14 @@ impl BatchTotals {
     }
 
     /// The share of the limit that one transfer had on an average of `elapsed`, when several shared it.
-    fn rate_of_one(&self, elapsed: Duration) -> Option<u64> {
-        let shared = self.account.evidence.elapsed.max(elapsed).as_nanos().max(1);
+    fn rate_per_transfer(&self, elapsed: Duration) -> Option<u64> {
+        let shared = self
+            .evidence
+            .evidence
+            .elapsed
+            .max(elapsed)
+            .as_nanos()
+            .max(1);
         let of_one = u128::from(self.rate?) * elapsed.as_nanos() / shared;
         u64::try_from(of_one).ok()
     }
@@ -145,16 +151,18 @@ impl BatchTotals {
     /// The end, `elapsed` after the beginning.
     pub(super) fn summary(&self, elapsed: Duration) -> CopySummary {
         let seconds = elapsed.as_secs_f64();
-        let evidence = &self.account.evidence;
+        let evidence = &self.evidence.evidence;
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
-        let finding = self.account.finding(self.rate_of_one(elapsed));
+        let finding = self
+            .evidence
+            .limiter_finding(self.rate_per_transfer(elapsed));
         CopySummary {
             bytes: self.bytes,
             seconds,
             goodput_bps,
             streams_max: self.streams_max.max(evidence.peak_streams),
-            buffer: match self.sized {
-                None => self.wanted.name(),
+            buffer: match self.buffer_policy {
+                None => self.requested_buffers.name(),
                 Some(name) => name.unwrap_or("mixed"),
             },
             buffer_bytes_max: self.buffer_max.max(evidence.buffer_bytes),
@@ -166,7 +174,7 @@ impl BatchTotals {
                 Some(Some(label)) => label.clone(),
             },
             limited_by: finding.name().to_owned(),
-            why: self.account.line(goodput_bps, finding),
+            why: self.evidence.why_line(goodput_bps, finding),
             files: self.files,
             failed: self.failed,
             skipped: self.skipped,
@@ -187,10 +195,10 @@ mod tests {
     fn tally(done: &[&str], failed: &[Exit]) -> CopySummary {
         let mut tally = BatchTotals::default();
         for label in done {
-            tally.done(10, label, None);
+            tally.file_done(10, label, None);
         }
         for exit in failed {
-            tally.fail(&CopyFailure::new(*exit, "x"));
+            tally.file_failed(&CopyFailure::new(*exit, "x"));
         }
         tally.summary(Duration::from_secs(1))
     }
@@ -216,19 +224,19 @@ mod tests {
     #[test]
     fn a_limit_that_several_files_share_is_what_limits_them() {
         let mut tally = BatchTotals::default();
-        tally.limit(Some(4_000));
+        tally.set_rate_limit(Some(4_000));
         for _ in 0..4 {
-            let seen = MeasurementSource::Here(Box::new(Evidence {
+            let seen = MeasurementSource::ThisEnd(Box::new(Evidence {
                 bytes: 10_000,
                 elapsed: Duration::from_secs(10),
                 ..Evidence::for_role(Role::Receiver)
             }));
             let measured = TransferMeasurement {
-                seen,
-                buffers: "auto",
+                source: seen,
+                buffer_policy: "auto",
                 remarks: Vec::new(),
             };
-            tally.done(10_000, "md5", Some(measured));
+            tally.file_done(10_000, "md5", Some(measured));
         }
         let limited_by = |seconds| tally.summary(Duration::from_secs(seconds)).limited_by;
         assert_eq!(limited_by(10), "rate limit");

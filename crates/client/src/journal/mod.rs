@@ -21,12 +21,12 @@ use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::partial::{NEXT, directory_of};
+use crate::partial::{JOURNAL_TEMP_SUFFIX, directory_of};
 
 /// A journal is written at most this often...
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
 /// ...unless this many bytes became safe since.
-const STEP: u64 = 64 << 20;
+const MAX_UNRECORDED_BYTES: u64 = 64 << 20;
 /// An append-only journal longer than this is written anew, bytes.
 const COMPACT_AT: u64 = 1 << 20;
 /// No journal longer than this is read, bytes.
@@ -74,7 +74,7 @@ impl CopyIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalLocation {
     /// On this machine: what its kernel was handed is there until the next boot.
-    Here,
+    ThisMachine,
     /// On a server, whose word counts.
     Server,
 }
@@ -121,21 +121,21 @@ struct JournalRecord {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LoadedJournal {
     /// The copy that it is of.
-    pub(crate) copy: CopyIdentity,
+    pub(crate) identity: CopyIdentity,
     /// How far.
-    pub(crate) state: StoredRanges,
+    pub(crate) ranges: StoredRanges,
     /// Where the bytes are.
-    pub(crate) place: JournalLocation,
+    pub(crate) location: JournalLocation,
     /// This machine may have lost since what it had not forced to disk: it was booted.
     pub(crate) rebooted: bool,
     /// The server was lost while it stored: it may have lost power.
-    pub(crate) lost: bool,
+    pub(crate) server_lost: bool,
     /// The server refused something that it had stored: see [`Journal::mark_server_refused`].
-    pub(crate) refused: bool,
+    pub(crate) server_refused: bool,
 }
 
 /// This boot of this machine.
-fn boot() -> Option<String> {
+fn boot_id() -> Option<String> {
     let id = fs::read_to_string(BOOT_ID).ok()?;
     let id = id.trim();
     (!id.is_empty()).then(|| id.to_owned())
@@ -152,20 +152,20 @@ pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
         .ok()?;
     file.metadata().ok().filter(fs::Metadata::is_file)?;
     file.take(MAX_LENGTH).read_to_end(&mut text).ok()?;
-    read(&text, boot().as_deref())
+    parse_journal(&text, boot_id().as_deref())
 }
 
-fn read(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
+fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
     // What follows the last line feed is a line that was being written.
     let whole = &text[..text.iter().rposition(|b| *b == b'\n')?];
     let mut lines = whole.split(|b| *b == b'\n');
-    let header: JournalHeader = open(lines.next()?)?;
+    let header: JournalHeader = parse_line(lines.next()?)?;
     if header.version != VERSION {
         return None;
     }
     let (mut state, mut lost, mut refused) = (StoredRanges::default(), false, false);
     for line in lines {
-        let Some(record) = open::<JournalRecord>(line) else {
+        let Some(record) = parse_line::<JournalRecord>(line) else {
             break;
         };
         let (safe, synced) = (parse_ranges(&record.safe), parse_ranges(&record.synced));
@@ -176,15 +176,15 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
         (lost, refused) = (record.lost, record.refused);
     }
     Some(LoadedJournal {
-        copy: header.copy,
-        state,
-        place: header
+        identity: header.copy,
+        ranges: state,
+        location: header
             .boot
             .as_ref()
-            .map_or(JournalLocation::Server, |_| JournalLocation::Here),
+            .map_or(JournalLocation::Server, |_| JournalLocation::ThisMachine),
         rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
-        lost,
-        refused,
+        server_lost: lost,
+        server_refused: refused,
     })
 }
 
@@ -196,23 +196,23 @@ fn parse_ranges(text: &str) -> Option<RangeSet> {
 }
 
 /// The value of a line whose sum is right.
-fn open<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
+fn parse_line<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
     let (sum, payload) = line.split_at_checked(8)?;
     let payload = payload.strip_prefix(b" ")?;
-    (crc(payload).as_bytes() == sum).then_some(())?;
+    (crc32c_hex(payload).as_bytes() == sum).then_some(())?;
     serde_json::from_slice(payload).ok()
 }
 
-fn seal(value: &impl Serialize) -> io::Result<Vec<u8>> {
+fn format_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let payload = serde_json::to_vec(value)?;
-    let mut line = crc(&payload).into_bytes();
+    let mut line = crc32c_hex(&payload).into_bytes();
     line.push(b' ');
     line.extend_from_slice(&payload);
     line.push(b'\n');
     Ok(line)
 }
 
-fn crc(bytes: &[u8]) -> String {
+fn crc32c_hex(bytes: &[u8]) -> String {
     let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
     digest.update(bytes);
     digest.finish()
@@ -223,47 +223,47 @@ fn crc(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
-    copy: CopyIdentity,
-    place: JournalLocation,
+    identity: CopyIdentity,
+    location: JournalLocation,
     file: Option<File>,
     length: u64,
     /// `None`: nothing was written in this run.
     written: Option<StoredRanges>,
-    last: Option<Instant>,
+    last_write: Option<Instant>,
     /// The file names synced bytes and was not forced to disk since.
     unsynced: bool,
     /// See [`Journal::mark_server_lost`].
-    lost: bool,
+    server_lost: bool,
     /// See [`Journal::mark_server_refused`].
-    refused: bool,
+    server_refused: bool,
 }
 
 impl Journal {
     /// A journal for a copy that starts over: an older one is gone when this returns, so that it
     /// cannot be taken for this copy's, not even after a power cut. Comes before the partial file is
     /// truncated.
-    pub(crate) fn fresh(
+    pub(crate) fn start_new(
         path: PathBuf,
         copy: CopyIdentity,
         place: JournalLocation,
     ) -> io::Result<Self> {
         remove_durably(&path)?;
-        Ok(Self::resumed(path, copy, place))
+        Ok(Self::unwritten(path, copy, place))
     }
 
     /// An older one, if there is one, stays until the first safe bytes are written over it.
-    fn resumed(path: PathBuf, copy: CopyIdentity, place: JournalLocation) -> Self {
+    fn unwritten(path: PathBuf, copy: CopyIdentity, place: JournalLocation) -> Self {
         Self {
             path,
-            copy,
-            place,
+            identity: copy,
+            location: place,
             file: None,
             length: 0,
             written: None,
-            last: None,
+            last_write: None,
             unsynced: false,
-            lost: false,
-            refused: false,
+            server_lost: false,
+            server_refused: false,
         }
     }
 
@@ -275,7 +275,7 @@ impl Journal {
         place: JournalLocation,
         state: &StoredRanges,
     ) -> io::Result<Self> {
-        let mut journal = Self::resumed(path, copy, place);
+        let mut journal = Self::unwritten(path, copy, place);
         journal.write(state)?;
         Ok(journal)
     }
@@ -283,12 +283,12 @@ impl Journal {
     /// Writes `state` if enough time has passed or enough became safe since the last time. Errors
     /// leave an older state behind, which is still true.
     pub(crate) fn write_if_due(&mut self, state: &StoredRanges, now: Instant) -> io::Result<()> {
-        let recent = self.last.is_some_and(|last| now - last < INTERVAL);
+        let recent = self.last_write.is_some_and(|last| now - last < INTERVAL);
         let written = self.written.as_ref().map_or(0, |s| s.safe.byte_count());
-        if recent && state.safe.byte_count().saturating_sub(written) < STEP {
+        if recent && state.safe.byte_count().saturating_sub(written) < MAX_UNRECORDED_BYTES {
             return Ok(());
         }
-        self.last = Some(now);
+        self.last_write = Some(now);
         self.write(state)
     }
 
@@ -307,18 +307,18 @@ impl Journal {
             // The tail may be torn: the next write makes the file anew.
             Err(_) => {
                 self.file = None;
-                let _ = fs::remove_file(next_path(&self.path));
+                let _ = fs::remove_file(temporary_path(&self.path));
             }
         }
         result
     }
 
     fn try_write(&mut self, state: &StoredRanges) -> io::Result<()> {
-        let record = seal(&JournalRecord {
+        let record = format_line(&JournalRecord {
             safe: state.safe.to_string(),
             synced: state.synced.to_string(),
-            lost: self.lost,
-            refused: self.refused,
+            lost: self.server_lost,
+            refused: self.server_refused,
         })?;
         match &mut self.file {
             Some(file) if self.length < COMPACT_AT => {
@@ -332,13 +332,14 @@ impl Journal {
 
     /// Header and one record, put in place by a rename: a reader sees the old or the new file.
     fn replace(&mut self, record: &[u8]) -> io::Result<()> {
-        let mut text = seal(&JournalHeader {
+        let mut text = format_line(&JournalHeader {
             version: VERSION,
-            copy: self.copy.clone(),
-            boot: (self.place == JournalLocation::Here).then(|| boot().unwrap_or_default()),
+            copy: self.identity.clone(),
+            boot: (self.location == JournalLocation::ThisMachine)
+                .then(|| boot_id().unwrap_or_default()),
         })?;
         text.extend_from_slice(record);
-        let next = next_path(&self.path);
+        let next = temporary_path(&self.path);
         // What is left of an earlier one goes, so that nothing is written through a link.
         match fs::remove_file(&next) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -362,7 +363,7 @@ impl Journal {
 
     /// The server was lost while it stored: from now on the journal says so.
     pub(crate) fn mark_server_lost(&mut self) {
-        self.lost = true;
+        self.server_lost = true;
         if let Some(state) = self.written.take()
             && let Err(error) = self.write(&state)
         {
@@ -373,7 +374,7 @@ impl Journal {
     /// The server refused to store what had come: from now on the journal says so, even if there is
     /// nothing else to say. Its disk may not hold what its memory still shows.
     pub(crate) fn mark_server_refused(&mut self) {
-        self.refused = true;
+        self.server_refused = true;
         let state = self.written.take().unwrap_or_default();
         if let Err(error) = self.write(&state) {
             tracing::debug!(%error, "journal not written");
@@ -384,10 +385,10 @@ impl Journal {
     /// file says nothing. A journal that cannot be written anew (the disk is full) is removed, as it
     /// would claim too much.
     pub(crate) fn retract_to(&mut self, left: &StoredRanges) -> io::Result<()> {
-        self.copy.in_order = false;
+        self.identity.in_order = false;
         self.file = None;
         self.written = None;
-        if left.safe.is_empty() && !self.refused {
+        if left.safe.is_empty() && !self.server_refused {
             remove_file_and_temporary(&self.path);
             return Ok(());
         }
@@ -449,24 +450,24 @@ pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
 /// Removes the journal at `path`, also one of an earlier run; that there is none is fine.
 pub(crate) fn remove_file_and_temporary(path: &Path) {
     let _ = fs::remove_file(path);
-    let _ = fs::remove_file(next_path(path));
+    let _ = fs::remove_file(temporary_path(path));
 }
 
 /// Where a new file is written before it takes the journal's name.
-fn next_path(path: &Path) -> PathBuf {
+fn temporary_path(path: &Path) -> PathBuf {
     let mut next = path.as_os_str().to_owned();
-    next.push(OsStr::from_bytes(NEXT));
+    next.push(OsStr::from_bytes(JOURNAL_TEMP_SUFFIX));
     next.into()
 }
 
 /// Makes the journal at `path` one that was written before this machine was booted.
 #[cfg(test)]
-pub(crate) fn of_another_boot(path: &Path) {
+pub(crate) fn set_other_boot(path: &Path) {
     let text = fs::read(path).unwrap();
     let end = text.iter().position(|b| *b == b'\n').unwrap();
-    let mut header: JournalHeader = open(&text[..end]).unwrap();
+    let mut header: JournalHeader = parse_line(&text[..end]).unwrap();
     header.boot = Some("another".to_owned());
-    let mut old = seal(&header).unwrap();
+    let mut old = format_line(&header).unwrap();
     old.extend_from_slice(&text[end + 1..]);
     fs::write(path, old).unwrap();
 }

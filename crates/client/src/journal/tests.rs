@@ -27,14 +27,15 @@ fn told(ranges: &[(u64, u64)]) -> StoredRanges {
 
 /// The copy that the journal `text` is about, and the ranges it calls safe.
 fn last(text: &[u8]) -> Option<(CopyIdentity, RangeSet)> {
-    read(text, None).map(|found| (found.copy, found.state.safe))
+    parse_journal(text, None).map(|found| (found.identity, found.ranges.safe))
 }
 
 /// A journal file's text after each of `states` was written.
 fn written(states: &[RangeSet]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     for state in states {
         journal
             .write(&StoredRanges::safe_only(state.clone()))
@@ -53,21 +54,34 @@ fn last_state_counts() {
 fn writes_are_spaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     let start = Instant::now();
     journal.write_if_due(&told(&[(0, 5)]), start).unwrap();
     journal
         .write_if_due(&told(&[(0, 9)]), start + INTERVAL / 2)
         .unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
+    assert_eq!(load(&path).unwrap().ranges.safe, set(&[(0, 5)]));
     journal
-        .write_if_due(&told(&[(0, STEP + 9)]), start + INTERVAL / 2)
+        .write_if_due(
+            &told(&[(0, MAX_UNRECORDED_BYTES + 9)]),
+            start + INTERVAL / 2,
+        )
         .unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 9)]));
+    assert_eq!(
+        load(&path).unwrap().ranges.safe,
+        set(&[(0, MAX_UNRECORDED_BYTES + 9)])
+    );
     journal
-        .write_if_due(&told(&[(0, STEP + 99)]), start + INTERVAL * 2)
+        .write_if_due(
+            &told(&[(0, MAX_UNRECORDED_BYTES + 99)]),
+            start + INTERVAL * 2,
+        )
         .unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 99)]));
+    assert_eq!(
+        load(&path).unwrap().ranges.safe,
+        set(&[(0, MAX_UNRECORDED_BYTES + 99)])
+    );
 }
 
 #[test]
@@ -77,17 +91,20 @@ fn a_journal_tells_whether_this_machine_was_booted_since() {
     let mut state = told(&[(0, 9)]);
     state.synced.insert(0, 5);
     for (place, rebooted) in [
-        (JournalLocation::Here, true),
+        (JournalLocation::ThisMachine, true),
         (JournalLocation::Server, false),
     ] {
-        let mut journal = Journal::fresh(path.clone(), identity(), place).unwrap();
+        let mut journal = Journal::start_new(path.clone(), identity(), place).unwrap();
         journal.write(&state).unwrap();
         let found = load(&path).unwrap();
-        assert_eq!((&found.state, found.rebooted), (&state, false));
+        assert_eq!((&found.ranges, found.rebooted), (&state, false));
         // What a server acknowledged does not depend on the boots of this machine.
         let text = fs::read(&path).unwrap();
-        assert_eq!(read(&text, Some("other")).unwrap().rebooted, rebooted);
-        assert_eq!(read(&text, None).unwrap().rebooted, rebooted);
+        assert_eq!(
+            parse_journal(&text, Some("other")).unwrap().rebooted,
+            rebooted
+        );
+        assert_eq!(parse_journal(&text, None).unwrap().rebooted, rebooted);
     }
 }
 
@@ -95,21 +112,22 @@ fn a_journal_tells_whether_this_machine_was_booted_since() {
 fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Server).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::Server).unwrap();
     journal.write(&told(&[(0, 9)])).unwrap();
-    assert!(!load(&path).unwrap().lost);
+    assert!(!load(&path).unwrap().server_lost);
     journal.mark_server_lost();
     let found = load(&path).unwrap();
-    assert_eq!((found.lost, found.state), (true, told(&[(0, 9)])));
+    assert_eq!((found.server_lost, found.ranges), (true, told(&[(0, 9)])));
     journal.write(&told(&[(0, 20)])).unwrap();
-    assert!(load(&path).unwrap().lost);
+    assert!(load(&path).unwrap().server_lost);
 }
 
 #[test]
 fn synced_ranges_are_forced_to_disk_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path, identity(), JournalLocation::Here).unwrap();
+    let mut journal = Journal::start_new(path, identity(), JournalLocation::ThisMachine).unwrap();
     let mut state = told(&[(0, 9)]);
     journal.write(&state).unwrap();
     assert!(journal.take_unsynced().is_none());
@@ -123,7 +141,8 @@ fn synced_ranges_are_forced_to_disk_once() {
 fn starting_over_forgets() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     journal.write(&told(&[(0, 5)])).unwrap();
     let other = CopyIdentity {
         in_order: !identity().in_order,
@@ -132,13 +151,13 @@ fn starting_over_forgets() {
     let _ = Journal::continue_from(
         path.clone(),
         other.clone(),
-        JournalLocation::Here,
+        JournalLocation::ThisMachine,
         &told(&[(0, 4)]),
     )
     .unwrap();
     let found = load(&path).unwrap();
-    assert_eq!((found.copy, found.state.safe), (other, set(&[(0, 4)])));
-    let _ = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    assert_eq!((found.identity, found.ranges.safe), (other, set(&[(0, 4)])));
+    let _ = Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     assert!(load(&path).is_none());
 }
 
@@ -150,7 +169,8 @@ fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
         in_order: true,
         ..identity()
     };
-    let mut journal = Journal::fresh(path.clone(), in_order, JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), in_order, JournalLocation::ThisMachine).unwrap();
     journal.write(&told(&[(0, 60)])).unwrap();
     let left = StoredRanges {
         safe: set(&[(0, 20)]),
@@ -158,17 +178,18 @@ fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
     };
     journal.retract_to(&left).unwrap();
     let found = load(&path).unwrap();
-    assert_eq!((found.copy.in_order, found.state), (false, left));
+    assert_eq!((found.identity.in_order, found.ranges), (false, left));
 }
 
 #[test]
 fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     journal.write(&told(&[(0, 60)])).unwrap();
     // No file can be made there.
-    fs::create_dir(next_path(&path)).unwrap();
+    fs::create_dir(temporary_path(&path)).unwrap();
     assert!(journal.retract_to(&told(&[(0, 20)])).is_err());
     assert_eq!(load(&path), None);
 }
@@ -177,16 +198,21 @@ fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
 fn nothing_is_read_or_written_through_a_link() {
     let dir = tempfile::tempdir().unwrap();
     let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));
-    let mut journal =
-        Journal::fresh(dir.path().join("other"), identity(), JournalLocation::Here).unwrap();
+    let mut journal = Journal::start_new(
+        dir.path().join("other"),
+        identity(),
+        JournalLocation::ThisMachine,
+    )
+    .unwrap();
     journal.write(&told(&[(0, 5)])).unwrap();
     std::os::unix::fs::symlink(dir.path().join("other"), &path).unwrap();
     assert!(load(&path).is_none());
     fs::write(&victim, "kept").unwrap();
-    std::os::unix::fs::symlink(&victim, next_path(&path)).unwrap();
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    std::os::unix::fs::symlink(&victim, temporary_path(&path)).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     journal.write(&told(&[(0, 5)])).unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
+    assert_eq!(load(&path).unwrap().ranges.safe, set(&[(0, 5)]));
     assert_eq!(fs::read(victim).unwrap(), b"kept");
 }
 
@@ -194,7 +220,8 @@ fn nothing_is_read_or_written_through_a_link() {
 fn long_journals_are_compacted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     let wide = set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
     for end in 0..100 {
         let mut state = wide.clone();
@@ -204,7 +231,7 @@ fn long_journals_are_compacted() {
             .unwrap();
         // Not each time: a long journal takes a while to read.
         if end % 9 == 0 {
-            assert_eq!(load(&path).unwrap().state.safe, state);
+            assert_eq!(load(&path).unwrap().ranges.safe, state);
         }
     }
     assert!(fs::metadata(&path).unwrap().len() < 2 * COMPACT_AT);
@@ -250,6 +277,6 @@ proptest! {
 
     #[test]
     fn never_panics(text: Vec<u8>) {
-        let _ = read(&text, None);
+        let _ = parse_journal(&text, None);
     }
 }

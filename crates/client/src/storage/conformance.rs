@@ -14,7 +14,7 @@ use proto::timestamp::Timestamp;
 
 use super::contract::Storage;
 use crate::transfer::TransferSpec;
-use crate::tree::join;
+use crate::tree::join_path;
 use crate::{Exit, ModeChoice};
 
 /// Length of the file that is moved.
@@ -87,7 +87,7 @@ async fn get(storage: &mut dyn Storage, path: &[u8], spec: &TransferSpec) -> Vec
 pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
     assert!(!storage.name().is_empty());
     directories(storage, top).await;
-    let file = join(top, b"a file");
+    let file = join_path(top, b"a file");
     let bytes = content(1, LENGTH);
     put(storage, &file, &bytes, &spec(Some(LENGTH))).await;
     facts(storage, top, &file).await;
@@ -95,14 +95,14 @@ pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
     sums(storage, &file, &bytes).await;
     writing(storage, &file, &bytes).await;
     names_and_times(storage, top, &file).await;
-    storage.remove_tree(&join(top, b"d")).await.unwrap();
-    let gone = storage.stat(&join(top, b"d")).await.unwrap_err();
+    storage.remove_tree(&join_path(top, b"d")).await.unwrap();
+    let gone = storage.stat(&join_path(top, b"d")).await.unwrap_err();
     assert_eq!((gone.exit, gone.transient), (Exit::NotFound, false));
     cancelled(storage, top).await;
 }
 
 async fn directories(storage: &mut dyn Storage, top: &[u8]) {
-    let directory = join(top, b"d");
+    let directory = join_path(top, b"d");
     let missing = storage.stat(&directory).await.unwrap_err();
     assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
     assert!(storage.list(&directory).await.is_err());
@@ -110,10 +110,10 @@ async fn directories(storage: &mut dyn Storage, top: &[u8]) {
     assert!(!storage.make_dir(&directory).await.unwrap());
     assert_eq!(storage.stat(&directory).await.unwrap().kind, EntryKind::Dir);
     assert!(names(storage, &directory).await.is_empty());
-    let deep = join(&directory, b"no/such");
+    let deep = join_path(&directory, b"no/such");
     assert!(storage.make_dir(&deep).await.is_err());
-    put(storage, &join(&directory, b"x"), b"", &spec(Some(0))).await;
-    let empty = storage.stat(&join(&directory, b"x")).await.unwrap();
+    put(storage, &join_path(&directory, b"x"), b"", &spec(Some(0))).await;
+    let empty = storage.stat(&join_path(&directory, b"x")).await.unwrap();
     assert_eq!((empty.kind, empty.size), (EntryKind::File, Some(0)));
 }
 
@@ -158,7 +158,7 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     }
     let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(LENGTH, "sink"));
     let control = Arc::new(TransferControl::new());
-    let missing = join(file, b"not there");
+    let missing = join_path(file, b"not there");
     let fetched = storage
         .fetch(&missing, sink, &spec(Some(5)), &control)
         .await;
@@ -168,14 +168,14 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
 
 async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     let sums = storage.available_checksums(file).await.unwrap();
-    for algorithm in sums.parts.iter().chain(&sums.whole) {
+    for algorithm in sums.ranges.iter().chain(&sums.whole_files) {
         let sum = storage.checksum(*algorithm, 0, None, file).await.unwrap();
         assert!(
             sum.eq_ignore_ascii_case(&digest(*algorithm, bytes)),
             "{algorithm:?}"
         );
     }
-    for algorithm in &sums.parts {
+    for algorithm in &sums.ranges {
         let parts = [0..10, 1000..301_000];
         let asked = parts
             .clone()
@@ -219,7 +219,7 @@ async fn cancelled(storage: &mut dyn Storage, top: &[u8]) {
     let control = Arc::new(TransferControl::new());
     control.cancel();
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(content(2, LENGTH), "source"));
-    let path = join(top, b"cancelled");
+    let path = join_path(top, b"cancelled");
     let stored = storage
         .store(source, &path, &spec(Some(LENGTH)), &control)
         .await;
@@ -235,7 +235,7 @@ async fn names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
         let entry = storage.stat(file).await.unwrap();
         assert_eq!(entry.modified, Some(Timestamp(1_000_000_000)));
     }
-    let renamed = join(top, b"renamed");
+    let renamed = join_path(top, b"renamed");
     put(storage, &renamed, b"old", &spec(Some(3))).await;
     if storage.rename(file, &renamed, None).await.is_ok() {
         assert_eq!(storage.stat(&renamed).await.unwrap().size, Some(9000));

@@ -29,9 +29,9 @@ pub(crate) struct Capabilities {
     /// Several streams can be used for one file.
     pub(crate) parallel: bool,
     /// With several streams, bytes are stored in any order; else strictly from the first to the last.
-    pub(crate) any_order: bool,
+    pub(crate) stores_any_order: bool,
     /// While it stores it tells which ranges are safe.
-    pub(crate) markers: bool,
+    pub(crate) sends_markers: bool,
     /// While it sends it changes the number of its streams by itself.
     pub(crate) adapts_streams: bool,
     /// It sums what it stores while it comes.
@@ -41,9 +41,9 @@ pub(crate) struct Capabilities {
     /// It moves files to others of the same kind without their bytes passing here.
     pub(crate) third_party: Option<ThirdPartyProtocol>,
     /// Requests that it takes at a time over one session: sums of ranges asked in one flight.
-    pub(crate) concurrency: usize,
+    pub(crate) max_queries: usize,
     /// On this machine, where nothing is lost and no window is too small.
-    pub(crate) is_here: bool,
+    pub(crate) is_local: bool,
     /// Round-trip time; zero on this machine.
     pub(crate) rtt: Duration,
 }
@@ -59,17 +59,17 @@ pub(crate) enum ThirdPartyProtocol {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AvailableChecksums {
     /// Of any part.
-    pub(crate) parts: Vec<ChecksumAlgorithm>,
+    pub(crate) ranges: Vec<ChecksumAlgorithm>,
     /// Of the whole file alone.
-    pub(crate) whole: Vec<ChecksumAlgorithm>,
+    pub(crate) whole_files: Vec<ChecksumAlgorithm>,
 }
 
 impl AvailableChecksums {
     /// Of bytes that this process can read.
     pub(crate) fn all() -> Self {
         Self {
-            parts: ChecksumAlgorithm::CHEAPEST_FIRST.to_vec(),
-            whole: Vec::new(),
+            ranges: ChecksumAlgorithm::CHEAPEST_FIRST.to_vec(),
+            whole_files: Vec::new(),
         }
     }
 }
@@ -78,7 +78,7 @@ impl AvailableChecksums {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FollowUpQuery<'a> {
     /// [`Storage::checksum`]
-    Sum {
+    Checksum {
         /// Which.
         algorithm: ChecksumAlgorithm,
         /// First byte.
@@ -89,7 +89,7 @@ pub(crate) enum FollowUpQuery<'a> {
         path: &'a [u8],
     },
     /// [`Storage::stat`]
-    Facts(&'a [u8]),
+    Stat(&'a [u8]),
 }
 
 /// A file that this process has opened to read it.

@@ -14,9 +14,9 @@ use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
 /// Bytes that one thread copies before it takes the next piece.
-const PIECE: u64 = 8 << 20;
+const BYTES_PER_STEP: u64 = 8 << 20;
 /// Files from this size on are copied by several threads, if nothing else was asked for.
-const LARGE: u64 = 64 << 20;
+const PARALLEL_FROM: u64 = 64 << 20;
 /// Most threads, if nothing else was asked for: a few keep a disk or a file server busy.
 const MOST_THREADS: u32 = 4;
 
@@ -26,7 +26,7 @@ const MOST_THREADS: u32 = 4;
 ///
 /// # Errors
 /// `Local` for what the disk says, `Integrity` when the source becomes shorter.
-pub(crate) async fn copy(
+pub(crate) async fn copy_local(
     source: Arc<dyn Source>,
     sink: Arc<dyn Sink>,
     spec: &TransferSpec,
@@ -35,7 +35,7 @@ pub(crate) async fn copy(
     let plan = PullPlan {
         origin: spec.part.map_or(0, |(offset, _)| offset),
         missing: spec.size.map(|size| spec.completed_ranges.gaps(0, size)),
-        piece: PIECE,
+        piece: BYTES_PER_STEP,
         view: None,
     };
     let settings = TransferSettings {
@@ -47,8 +47,9 @@ pub(crate) async fn copy(
     let doing = format!("copy {}", source.name());
     let whole = spec.completed_ranges.is_empty() && spec.part.is_none();
     let running = Arc::clone(control);
-    let moved =
-        tokio::task::spawn_blocking(move || run(source, &sink, plan, whole, &settings, &running));
+    let moved = tokio::task::spawn_blocking(move || {
+        copy_blocking(source, &sink, plan, whole, &settings, &running)
+    });
     let moved = moved
         .await
         .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
@@ -62,7 +63,7 @@ pub(crate) async fn copy(
     })
 }
 
-fn run(
+fn copy_blocking(
     source: Arc<dyn Source>,
     sink: &Arc<dyn Sink>,
     mut plan: PullPlan,
@@ -84,9 +85,9 @@ fn run(
 }
 
 /// Threads for a file of this size, if no number was asked for: several for a large one.
-pub(crate) fn threads(size: Option<u64>) -> u32 {
+pub(crate) fn default_threads(size: Option<u64>) -> u32 {
     // Who asks for the number of cores reads files of the kernel: not for each of many small files.
-    if size.is_none_or(|size| size < LARGE) {
+    if size.is_none_or(|size| size < PARALLEL_FROM) {
         return 1;
     }
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -107,7 +108,7 @@ mod tests {
         let source = Arc::new(FileSource::new(file, "s").unwrap());
         let sink = Arc::new(FileSink::new(tempfile::tempfile().unwrap(), "d").unwrap());
         let announced = spec(Some(10));
-        let failed = copy(source, sink, &announced, &Arc::default()).await;
+        let failed = copy_local(source, sink, &announced, &Arc::default()).await;
         assert_eq!(failed.unwrap_err().exit, Exit::Integrity);
     }
 }

@@ -79,7 +79,7 @@ pub(super) struct StreamTraceLine<'a> {
 
 /// A decision about a stream's buffers.
 #[derive(Serialize)]
-pub(super) struct DecisionLine<'a> {
+pub(super) struct BufferDecisionTraceLine<'a> {
     /// `decision`
     sample: &'static str,
     time: f64,
@@ -93,7 +93,7 @@ pub(super) struct DecisionLine<'a> {
 
 /// A decision about a transfer's streams: their number, congestion control, pace.
 #[derive(Serialize)]
-pub(super) struct StreamDecisionLine<'a> {
+pub(super) struct TransferDecisionTraceLine<'a> {
     /// `decision`; one without `stream`
     sample: &'static str,
     time: f64,
@@ -105,15 +105,15 @@ pub(super) struct StreamDecisionLine<'a> {
     reason: &'a str,
 }
 
-pub(super) fn transfer<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> {
+pub(super) fn transfer_line<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> {
     let streams = snapshot.streams;
-    let seconds = snapshot.since.as_secs_f64().max(1e-6);
+    let seconds = snapshot.since_previous.as_secs_f64().max(1e-6);
     TransferTraceLine {
         sample: "transfer",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
         bytes: snapshot.bytes,
-        bandwidth: snapshot.fresh as f64 * 8.0 / seconds,
+        bandwidth: snapshot.new_bytes as f64 * 8.0 / seconds,
         rtt: streams.iter().map(|s| s.info.rtt_us).max().unwrap_or(0),
         window: streams.iter().map(|s| socket_stats::window(&s.info)).sum(),
         buffer: streams.iter().map(socket_stats::buffer).max().unwrap_or(0),
@@ -124,7 +124,10 @@ pub(super) fn transfer<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> 
     }
 }
 
-pub(super) fn stream<'a>(snapshot: &TraceSample<'a>, one: &StreamSample) -> StreamTraceLine<'a> {
+pub(super) fn stream_line<'a>(
+    snapshot: &TraceSample<'a>,
+    one: &StreamSample,
+) -> StreamTraceLine<'a> {
     let info = &one.info;
     StreamTraceLine {
         sample: "stream",
@@ -150,23 +153,23 @@ pub(super) fn stream<'a>(snapshot: &TraceSample<'a>, one: &StreamSample) -> Stre
     }
 }
 
-pub(super) fn decision<'a>(
+pub(super) fn buffer_decision_line<'a>(
     time: Duration,
     file: &'a str,
     decision: &'a BufferDecision,
-) -> DecisionLine<'a> {
-    DecisionLine {
+) -> BufferDecisionTraceLine<'a> {
+    BufferDecisionTraceLine {
         sample: "decision",
         time: time.as_secs_f64(),
         file,
         stream: decision.stream,
         limiter: decision.limiter.name(),
-        change: decision.setting.map(change),
+        change: decision.setting.map(describe_buffer_setting),
         reason: &decision.reason,
     }
 }
 
-fn change(change: BufferSetting) -> String {
+fn describe_buffer_setting(change: BufferSetting) -> String {
     let (what, bytes) = match change {
         BufferSetting::SendBuffer(bytes) => ("send buffer", bytes),
         BufferSetting::ReceiveBuffer(bytes) => ("receive buffer", bytes),
@@ -176,22 +179,22 @@ fn change(change: BufferSetting) -> String {
     format!("{what} {bytes}")
 }
 
-pub(super) fn stream_decision<'a>(
+pub(super) fn transfer_decision_line<'a>(
     time: Duration,
     file: &'a str,
     decision: &'a auto::TransferDecision,
-) -> StreamDecisionLine<'a> {
-    StreamDecisionLine {
+) -> TransferDecisionTraceLine<'a> {
+    TransferDecisionTraceLine {
         sample: "decision",
         time: time.as_secs_f64(),
         file,
         limiter: decision.limiter.name(),
-        change: decision.setting.as_ref().map(step),
+        change: decision.setting.as_ref().map(describe_transfer_setting),
         reason: &decision.reason,
     }
 }
 
-fn step(step: &TransferSetting) -> String {
+fn describe_transfer_setting(step: &TransferSetting) -> String {
     match step {
         TransferSetting::Streams(count) => format!("streams {count}"),
         TransferSetting::CongestionControl(name) => format!("congestion {name}"),

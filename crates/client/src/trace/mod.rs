@@ -30,13 +30,13 @@ pub(crate) struct TraceSample<'a> {
     /// Since the run began.
     pub(crate) time: Duration,
     /// Since the previous sample.
-    pub(crate) since: Duration,
+    pub(crate) since_previous: Duration,
     /// Source.
     pub(crate) file: &'a str,
     /// Bytes moved so far.
     pub(crate) bytes: u64,
     /// Bytes moved since the previous sample.
-    pub(crate) fresh: u64,
+    pub(crate) new_bytes: u64,
     /// Pinned buffer, bytes.
     pub(crate) buffer_set: Option<u64>,
     /// The streams.
@@ -68,31 +68,42 @@ impl TraceFile {
     }
 
     /// Writes the lines of one moment. A trace that cannot be written does not stop a transfer.
-    pub(crate) fn write(&self, snapshot: &TraceSample<'_>) {
+    pub(crate) fn write_sample(&self, snapshot: &TraceSample<'_>) {
         let mut out = self.out();
         for sample in snapshot.streams {
-            line(&mut *out, &lines::stream(snapshot, sample));
+            write_line(&mut *out, &lines::stream_line(snapshot, sample));
         }
-        line(&mut *out, &lines::transfer(snapshot));
+        write_line(&mut *out, &lines::transfer_line(snapshot));
         flush(&mut *out);
     }
 
     /// Writes what was decided about the buffers of `file` at `time` since the run began.
-    pub(crate) fn decided(&self, time: Duration, file: &str, decision: &BufferDecision) {
+    pub(crate) fn write_buffer_decision(
+        &self,
+        time: Duration,
+        file: &str,
+        decision: &BufferDecision,
+    ) {
         let mut out = self.out();
-        line(&mut *out, &lines::decision(time, file, decision));
+        write_line(
+            &mut *out,
+            &lines::buffer_decision_line(time, file, decision),
+        );
         flush(&mut *out);
     }
 
     /// Writes what was decided about the streams of `file` at `time` since the run began.
-    pub(crate) fn streams_decided(
+    pub(crate) fn write_transfer_decision(
         &self,
         time: Duration,
         file: &str,
         decision: &auto::TransferDecision,
     ) {
         let mut out = self.out();
-        line(&mut *out, &lines::stream_decision(time, file, decision));
+        write_line(
+            &mut *out,
+            &lines::transfer_decision_line(time, file, decision),
+        );
         flush(&mut *out);
     }
 
@@ -101,7 +112,7 @@ impl TraceFile {
     }
 }
 
-fn line(out: &mut impl Write, value: &impl Serialize) {
+fn write_line(out: &mut impl Write, value: &impl Serialize) {
     let written = serde_json::to_writer(&mut *out, value).map_err(io::Error::from);
     if let Err(e) = written.and_then(|()| out.write_all(b"\n")) {
         tracing::debug!("trace: {e}");

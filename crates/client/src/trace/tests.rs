@@ -49,12 +49,12 @@ fn one_line_a_stream_and_one_a_transfer() {
         },
     };
     let lines = written(|trace| {
-        trace.write(&TraceSample {
+        trace.write_sample(&TraceSample {
             time: Duration::from_millis(1500),
-            since: Duration::from_millis(200),
+            since_previous: Duration::from_millis(200),
             file: "ftp://h/a",
             bytes: 10_000_000,
-            fresh: 1_000_000,
+            new_bytes: 1_000_000,
             buffer_set: None,
             streams: &[sender(8, 1000), sender(11, 20)],
         });
@@ -86,9 +86,9 @@ fn a_decision_tells_what_is_done_and_why() {
         reason: "autotuning is at its end".to_owned(),
     };
     let lines = written(|trace| {
-        trace.decided(Duration::from_millis(2500), "f", &decision);
+        trace.write_buffer_decision(Duration::from_millis(2500), "f", &decision);
         decision.setting = None;
-        trace.decided(Duration::from_millis(2500), "f", &decision);
+        trace.write_buffer_decision(Duration::from_millis(2500), "f", &decision);
     });
     assert_eq!(
         lines[0],
@@ -118,7 +118,7 @@ fn a_decision_about_streams_says_which_step_is_taken() {
     ];
     let lines = written(|trace| {
         for step in steps {
-            trace.streams_decided(Duration::from_millis(2500), "f", &of(step));
+            trace.write_transfer_decision(Duration::from_millis(2500), "f", &of(step));
         }
     });
     assert_eq!(

@@ -3,52 +3,52 @@
 use std::sync::Arc;
 
 /// Why a link was left out that nobody asked for.
-pub(super) const NOT_ASKED: &str =
+pub(super) const LINK_SKIPPED: &str =
     "symbolic link; --links follow copies what it points to, --links copy the link itself";
 
 /// Why a link was left out that leads to a directory above itself.
-pub(super) const LOOP: &str = "symbolic link to a directory that it is in: a loop";
+pub(super) const LINK_LOOP: &str = "symbolic link to a directory that it is in: a loop";
 
 /// Why a link was left out that leads to nothing.
-pub(super) const NOWHERE: &str = "symbolic link that leads nowhere";
+pub(super) const DANGLING_LINK: &str = "symbolic link that leads nowhere";
 
 /// The directories from the top of a tree to one in it, by what tells two of them apart: device and
 /// inode here, the `Unique` fact of servers.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryChain {
     id: Option<String>,
-    up: Option<Arc<DirectoryChain>>,
+    parent: Option<Arc<DirectoryChain>>,
     /// A link was followed without knowing which directory it leads to.
-    pub(super) blind: bool,
+    pub(super) followed_unknown_link: bool,
 }
 
 impl DirectoryChain {
     /// At the top.
-    pub(super) fn top(id: Option<String>) -> Arc<Self> {
+    pub(super) fn root(id: Option<String>) -> Arc<Self> {
         Arc::new(Self {
             id,
-            up: None,
-            blind: false,
+            parent: None,
+            followed_unknown_link: false,
         })
     }
 
     /// One directory further down; `linked`: by a link.
-    pub(super) fn below(self: &Arc<Self>, id: Option<String>, linked: bool) -> Arc<Self> {
+    pub(super) fn child(self: &Arc<Self>, id: Option<String>, linked: bool) -> Arc<Self> {
         Arc::new(Self {
-            blind: self.blind || (linked && id.is_none()),
+            followed_unknown_link: self.followed_unknown_link || (linked && id.is_none()),
             id,
-            up: Some(Arc::clone(self)),
+            parent: Some(Arc::clone(self)),
         })
     }
 
     /// Whether the directory is on the way.
-    pub(super) fn holds(&self, id: &str) -> bool {
+    pub(super) fn contains(&self, id: &str) -> bool {
         let mut at = Some(self);
         while let Some(trail) = at {
             if trail.id.as_deref() == Some(id) {
                 return true;
             }
-            at = trail.up.as_deref();
+            at = trail.parent.as_deref();
         }
         false
     }
@@ -60,11 +60,11 @@ impl DirectoryChain {
 ///
 /// `..` is taken at the beginning only: behind a name that may itself be a link, it would lead
 /// anywhere.
-pub(super) fn inner_target(top: &[u8], directory: &[u8], target: &[u8]) -> Option<Vec<u8>> {
-    let depth = parts(directory).count();
+pub(super) fn target_within_tree(top: &[u8], directory: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+    let depth = components(directory).count();
     if let Some(absolute) = target.strip_prefix(b"/") {
-        let top: Vec<&[u8]> = parts(top).collect();
-        let mut rest = parts(absolute);
+        let top: Vec<&[u8]> = components(top).collect();
+        let mut rest = components(absolute);
         let under = top.iter().all(|part| rest.next() == Some(*part));
         let rest: Vec<&[u8]> = rest.collect();
         if !under || rest.contains(&&b".."[..]) {
@@ -77,13 +77,13 @@ pub(super) fn inner_target(top: &[u8], directory: &[u8], target: &[u8]) -> Optio
             false => steps.join(&b'/'),
         });
     }
-    let up = parts(target).take_while(|part| *part == b"..").count();
-    let later = parts(target).skip(up).any(|part| part == b"..");
+    let up = components(target).take_while(|part| *part == b"..").count();
+    let later = components(target).skip(up).any(|part| part == b"..");
     (!target.is_empty() && up <= depth && !later).then(|| target.to_vec())
 }
 
 /// Components without `.` and empty ones.
-fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/')
         .filter(|part| !part.is_empty() && *part != b".")
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn target(directory: &str, target: &str) -> Option<String> {
-        inner_target(b"/src/t", directory.as_bytes(), target.as_bytes())
+        target_within_tree(b"/src/t", directory.as_bytes(), target.as_bytes())
             .map(|t| String::from_utf8(t).unwrap())
     }
 
@@ -119,10 +119,15 @@ mod tests {
 
     #[test]
     fn a_trail_knows_the_directories_above() {
-        let top = DirectoryChain::top(Some("1".to_owned()));
-        let inner = top.below(Some("2".to_owned()), false);
-        assert!(inner.holds("1") && inner.holds("2") && !inner.holds("3"));
-        assert!(!inner.blind && !inner.below(None, false).blind);
-        assert!(inner.below(None, true).below(None, false).blind);
+        let top = DirectoryChain::root(Some("1".to_owned()));
+        let inner = top.child(Some("2".to_owned()), false);
+        assert!(inner.contains("1") && inner.contains("2") && !inner.contains("3"));
+        assert!(!inner.followed_unknown_link && !inner.child(None, false).followed_unknown_link);
+        assert!(
+            inner
+                .child(None, true)
+                .child(None, false)
+                .followed_unknown_link
+        );
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn check_sendable(name: &[u8]) -> Result<(), CopyFailure> {
 }
 
 /// `directory/name`, or `name` at the top.
-pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() {
         return name.to_vec();
     }
@@ -83,13 +83,13 @@ struct PendingDirectory {
     /// Relative to the top.
     path: Vec<u8>,
     depth: usize,
-    trail: Arc<DirectoryChain>,
+    ancestors: Arc<DirectoryChain>,
 }
 
 impl PendingDirectory {
-    fn top(id: Option<String>) -> Self {
+    fn root(id: Option<String>) -> Self {
         Self {
-            trail: DirectoryChain::top(id),
+            ancestors: DirectoryChain::root(id),
             ..Self::default()
         }
     }
@@ -99,26 +99,28 @@ type PendingDirectories = Vec<PendingDirectory>;
 
 impl DirectoryTree {
     /// Sorts one listed entry of a directory in that is no link.
-    fn add(
+    fn add_entry(
         &mut self,
         branch: &PendingDirectory,
         entry: &ListedEntry,
         next: &mut PendingDirectories,
     ) {
-        let relative = join(&branch.path, &entry.name);
+        let relative = join_path(&branch.path, &entry.name);
         match entry.kind {
             EntryKind::CurrentDir | EntryKind::ParentDir => {}
             EntryKind::Dir => {
                 let id = entry.unique.clone();
-                if id.as_ref().is_some_and(|id| branch.trail.holds(id)) {
-                    self.skipped.push((relative, links::LOOP.to_owned()));
+                if id.as_ref().is_some_and(|id| branch.ancestors.contains(id)) {
+                    self.skipped.push((relative, links::LINK_LOOP.to_owned()));
                 } else {
-                    let trail = branch.trail.below(id, false);
-                    self.descend(relative, branch.depth, trail, next);
+                    let trail = branch.ancestors.child(id, false);
+                    self.add_directory(relative, branch.depth, trail, next);
                 }
             }
             EntryKind::File => self.files.push((relative, SourceFacts::from_entry(entry))),
-            EntryKind::SymLink => self.skipped.push((relative, links::NOWHERE.to_owned())),
+            EntryKind::SymLink => self
+                .skipped
+                .push((relative, links::DANGLING_LINK.to_owned())),
             EntryKind::Other => self.skipped.push((relative, "not a regular file".into())),
         }
     }
@@ -138,7 +140,7 @@ impl DirectoryTree {
         ))
     }
 
-    fn descend(
+    fn add_directory(
         &mut self,
         relative: Vec<u8>,
         depth: usize,
@@ -155,12 +157,12 @@ impl DirectoryTree {
         next.push(PendingDirectory {
             path: relative,
             depth: depth + 1,
-            trail,
+            ancestors: trail,
         });
     }
 
     /// A followed link to a directory; `id` tells which, if it can be known.
-    fn descend_link(
+    fn add_linked_directory(
         &mut self,
         relative: Vec<u8>,
         branch: &PendingDirectory,
@@ -168,24 +170,24 @@ impl DirectoryTree {
         next: &mut PendingDirectories,
     ) {
         match &id {
-            Some(id) if branch.trail.holds(id) => {
-                self.skipped.push((relative, links::LOOP.to_owned()));
+            Some(id) if branch.ancestors.contains(id) => {
+                self.skipped.push((relative, links::LINK_LOOP.to_owned()));
             }
-            None if branch.trail.blind => {
+            None if branch.ancestors.followed_unknown_link => {
                 let why = "symbolic link below a symbolic link, and the server does not tell whether \
                            that is a loop: copy it under its own name";
                 self.failed
                     .push((relative, CopyFailure::new(Exit::Protocol, why)));
             }
             _ => {
-                let trail = branch.trail.below(id, true);
-                self.descend(relative, branch.depth, trail, next);
+                let trail = branch.ancestors.child(id, true);
+                self.add_directory(relative, branch.depth, trail, next);
             }
         }
     }
 
     /// A link of the directory `branch` that holds `target`, with `--links copy`.
-    fn keep_link(
+    fn add_copied_link(
         &mut self,
         top: &[u8],
         branch: &PendingDirectory,
@@ -198,7 +200,7 @@ impl DirectoryTree {
             self.skipped.push((relative, why.to_owned()));
             return;
         };
-        match links::inner_target(top, &branch.path, target) {
+        match links::target_within_tree(top, &branch.path, target) {
             Some(target) => self.links.push((relative, target)),
             None => {
                 let why = "symbolic link that points out of the copied tree".to_owned();
@@ -209,7 +211,7 @@ impl DirectoryTree {
 
     /// Everything below the directory `top`. A directory that cannot be listed is among the failed; an
     /// error is returned only when the session is lost or `top` itself fails.
-    pub(crate) async fn below(
+    pub(crate) async fn walk(
         storage: &mut dyn Storage,
         top: &[u8],
         links: SymlinkPolicy,
@@ -221,14 +223,14 @@ impl DirectoryTree {
         };
         let walked = TreeWalk {
             top,
-            resolved: storage.resolve_path(top),
+            resolved_top: storage.resolve_path(top),
             links,
         };
-        let mut pending: PendingDirectories = vec![PendingDirectory::top(id)];
+        let mut pending: PendingDirectories = vec![PendingDirectory::root(id)];
         while let Some(branch) = pending.pop() {
             let path = match branch.path.is_empty() {
                 true => top.to_vec(),
-                false => join(top, &branch.path),
+                false => join_path(top, &branch.path),
             };
             let mut listed = match storage.list(&path).await {
                 Ok(listed) => listed,
@@ -242,13 +244,13 @@ impl DirectoryTree {
             listed.dedup_by(|a, b| a.entry.name == b.entry.name);
             for SymlinkCheckedEntry { entry, .. } in &listed {
                 if let Err(failure) = check_name(&entry.name) {
-                    let relative = join(&branch.path, &entry.name);
+                    let relative = join_path(&branch.path, &entry.name);
                     tree.failed.push((relative, failure));
                 } else if entry.is_symlink() {
                     tree.add_link(storage, &walked, &branch, entry, &mut pending)
                         .await?;
                 } else {
-                    tree.add(&branch, entry, &mut pending);
+                    tree.add_entry(&branch, entry, &mut pending);
                 }
             }
             tree.check_size(top, MAX_ENTRIES)?;
@@ -264,22 +266,26 @@ impl DirectoryTree {
         entry: &ListedEntry,
         next: &mut PendingDirectories,
     ) -> Result<(), CopyFailure> {
-        let relative = join(&branch.path, &entry.name);
+        let relative = join_path(&branch.path, &entry.name);
         match walked.links {
-            SymlinkPolicy::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
+            SymlinkPolicy::Skip => self
+                .skipped
+                .push((relative, links::LINK_SKIPPED.to_owned())),
             SymlinkPolicy::Copy => {
                 let target = entry.link_target.as_deref();
-                self.keep_link(&walked.resolved, branch, relative, target);
+                self.add_copied_link(&walked.resolved_top, branch, relative, target);
             }
             SymlinkPolicy::Follow => {
-                let there = match storage.stat(&join(walked.top, &relative)).await {
+                let there = match storage.stat(&join_path(walked.top, &relative)).await {
                     Ok(there) => there,
                     Err(failure) if failure.transient => return Err(failure),
                     Err(_) => ListedEntry::new(&entry.name, EntryKind::SymLink),
                 };
                 match there.kind {
-                    EntryKind::Dir => self.descend_link(relative, branch, there.unique, next),
-                    _ => self.add(
+                    EntryKind::Dir => {
+                        self.add_linked_directory(relative, branch, there.unique, next)
+                    }
+                    _ => self.add_entry(
                         branch,
                         &ListedEntry {
                             name: entry.name.clone(),
@@ -298,7 +304,7 @@ impl DirectoryTree {
 struct TreeWalk<'a> {
     top: &'a [u8],
     /// Beginning of absolute links into the tree.
-    resolved: Vec<u8>,
+    resolved_top: Vec<u8>,
     links: SymlinkPolicy,
 }
 

@@ -37,7 +37,7 @@ fn hostile_names_are_refused() {
         ..PendingDirectory::default()
     };
     assert!(check_name(b"..x \xff").is_ok());
-    tree.add(
+    tree.add_entry(
         &branch,
         &entry(b"..x \xff", EntryKind::File),
         &mut Vec::new(),
@@ -50,14 +50,14 @@ fn special_files_are_skipped_and_depth_is_bounded() {
     let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
     let top = PendingDirectory::default();
-    tree.add(&top, &entry(b"pipe", EntryKind::Other), &mut next);
-    tree.add(&top, &entry(b"link", EntryKind::SymLink), &mut next);
+    tree.add_entry(&top, &entry(b"pipe", EntryKind::Other), &mut next);
+    tree.add_entry(&top, &entry(b"link", EntryKind::SymLink), &mut next);
     assert_eq!(tree.skipped.len(), 2);
     let deep = PendingDirectory {
         depth: MAX_DEPTH,
         ..PendingDirectory::default()
     };
-    tree.add(&deep, &entry(b"d", EntryKind::Dir), &mut next);
+    tree.add_entry(&deep, &entry(b"d", EntryKind::Dir), &mut next);
     assert!(next.is_empty());
     assert_eq!(tree.failed.len(), 1);
 }
@@ -66,20 +66,20 @@ fn special_files_are_skipped_and_depth_is_bounded() {
 fn a_directory_that_is_its_own_ancestor_is_a_loop() {
     let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
-    let top = PendingDirectory::top(Some("u1".to_owned()));
+    let top = PendingDirectory::root(Some("u1".to_owned()));
     let hidden = ListedEntry {
         unique: Some("u1".to_owned()),
         ..entry(b"d", EntryKind::Dir)
     };
-    tree.add(&top, &hidden, &mut next);
+    tree.add_entry(&top, &hidden, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 1);
     let told = Some("u1".to_owned());
-    tree.descend_link(b"l".to_vec(), &top, told, &mut next);
+    tree.add_linked_directory(b"l".to_vec(), &top, told, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 2);
     // Which directory it is, is not told: one such link on the way is the most.
-    tree.descend_link(b"m".to_vec(), &top, None, &mut next);
+    tree.add_linked_directory(b"m".to_vec(), &top, None, &mut next);
     let once = next.pop().unwrap();
-    tree.descend_link(b"m/m".to_vec(), &once, None, &mut next);
+    tree.add_linked_directory(b"m/m".to_vec(), &once, None, &mut next);
     assert!(next.is_empty() && tree.failed.len() == 1);
 }
 
@@ -107,7 +107,7 @@ async fn walked(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
         .open(&StorageId::LocalFiles, SessionOpening::default())
         .await;
     let top = top.as_os_str().as_bytes();
-    DirectoryTree::below(&mut *here.unwrap(), top, links)
+    DirectoryTree::walk(&mut *here.unwrap(), top, links)
         .await
         .unwrap()
 }
@@ -139,7 +139,11 @@ async fn followed_links_give_what_they_point_to_and_loops_end() {
     assert!(found.contains(&"file link".to_owned()), "{found:?}");
     // `loop` and `a/up` lead to the top, which they are in.
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
-    let loops = tree.skipped.iter().filter(|s| s.1 == links::LOOP).count();
+    let loops = tree
+        .skipped
+        .iter()
+        .filter(|s| s.1 == links::LINK_LOOP)
+        .count();
     assert_eq!(loops, 2, "{:?}", tree.skipped);
     assert!(tree.failed.is_empty());
 }
@@ -165,7 +169,7 @@ proptest! {
     #[test]
     fn accepted_names_stay_below(name: Vec<u8>) {
         if check_name(&name).is_ok() {
-            let path = join(b"/top", &name);
+            let path = join_path(b"/top", &name);
             let path = Path::new(OsStr::from_bytes(&path));
             prop_assert_eq!(path.parent(), Some(Path::new("/top")));
             prop_assert_eq!(path.file_name().map(OsStrExt::as_bytes), Some(name.as_slice()));

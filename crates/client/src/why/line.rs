@@ -8,10 +8,10 @@ use super::{BatchEvidence, LimiterFinding, ThirdPartyStats};
 
 impl BatchEvidence {
     /// How fast, over what, limited by what, and what would change that.
-    pub(crate) fn line(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
-        let mut line = match (self.evidence.role, self.between) {
-            (None, Some(between)) => self.seen_between(&between, goodput_bps, finding),
-            _ => self.seen_here(goodput_bps, finding),
+    pub(crate) fn why_line(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
+        let mut line = match (self.evidence.role, self.third_party) {
+            (None, Some(between)) => self.describe_third_party(&between, goodput_bps, finding),
+            _ => self.describe_own_transfers(goodput_bps, finding),
         };
         if let Some(remedy) = self.remedy(finding) {
             line.push_str(&format!("; to change that: {remedy}"));
@@ -28,23 +28,25 @@ impl BatchEvidence {
     /// Remedy against what limited the batch, by the word of this machine that sent.
     fn remedy(&self, finding: LimiterFinding) -> Option<&str> {
         match finding {
-            LimiterFinding::Told(limiter) => self.senders.remedy(limiter),
-            LimiterFinding::Seen(judgement) => self.senders.remedy(judgement.limiter),
-            LimiterFinding::Elsewhere => None,
+            LimiterFinding::Reported(limiter) => self.senders.remedy(limiter),
+            LimiterFinding::Measured(judgement) => self.senders.remedy(judgement.limiter),
+            LimiterFinding::BetweenServers => None,
         }
     }
 
-    fn seen_here(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
+    fn describe_own_transfers(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = show::rate(goodput_bps);
         let most = self.evidence.peak_streams;
         if most > 0 {
-            line.push_str(&format!(" over {}", streams(most)));
+            line.push_str(&format!(" over {}", count_streams(most)));
         }
-        line.push_str(&self.senders.at_the_end(most));
+        line.push_str(&self.senders.final_streams_text(most));
         let (name, why) = match finding {
-            LimiterFinding::Seen(judgement) => (finding.name(), explain(judgement)),
-            LimiterFinding::Told(limiter) => (finding.name(), name_plainly(limiter).to_owned()),
-            LimiterFinding::Elsewhere => (finding.name(), "nobody told why".to_owned()),
+            LimiterFinding::Measured(judgement) => (finding.name(), describe_share(judgement)),
+            LimiterFinding::Reported(limiter) => {
+                (finding.name(), describe_limiter(limiter).to_owned())
+            }
+            LimiterFinding::BetweenServers => (finding.name(), "nobody told why".to_owned()),
         };
         line.push_str(&format!("; limited by: {name} ({why})"));
         if !self.evidence.min_rtt.is_zero() {
@@ -64,7 +66,7 @@ impl BatchEvidence {
         line
     }
 
-    fn seen_between(
+    fn describe_third_party(
         &self,
         between: &ThirdPartyStats,
         goodput_bps: f64,
@@ -72,11 +74,11 @@ impl BatchEvidence {
     ) -> String {
         let name = finding.name();
         let (name, why) = match finding {
-            LimiterFinding::Told(limiter) => (
+            LimiterFinding::Reported(limiter) => (
                 name.to_owned(),
                 format!(
                     "by the word of the server that sent: {}",
-                    name_plainly(limiter)
+                    describe_limiter(limiter)
                 ),
             ),
             _ => (
@@ -87,15 +89,15 @@ impl BatchEvidence {
         format!(
             "{} over {}{} between the servers; limited by: {name} ({why}; {})",
             show::rate(goodput_bps),
-            streams(between.streams),
-            self.senders.at_the_end(between.streams),
-            between.seen()
+            count_streams(between.streams),
+            self.senders.final_streams_text(between.streams),
+            between.describe_goodput()
         )
     }
 }
 
 impl ThirdPartyStats {
-    fn seen(&self) -> String {
+    fn describe_goodput(&self) -> String {
         let moving = show::rate(self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9));
         if self.markers {
             format!("the servers' markers and replies tell of {moving} while they moved")
@@ -108,7 +110,7 @@ impl ThirdPartyStats {
     }
 }
 
-pub(super) fn streams(n: u64) -> String {
+pub(super) fn count_streams(n: u64) -> String {
     match n {
         1 => "1 stream".to_owned(),
         n => format!("{n} streams"),
@@ -116,7 +118,7 @@ pub(super) fn streams(n: u64) -> String {
 }
 
 /// Observation of this end.
-fn explain(judgement: LimiterShare) -> String {
+fn describe_share(judgement: LimiterShare) -> String {
     let percent = (judgement.share * 100.0).round();
     let what = match judgement.limiter {
         Limiter::StoreRead => "of the time went into reading the file",
@@ -134,7 +136,7 @@ fn explain(judgement: LimiterShare) -> String {
 }
 
 /// Meaning of the sender's word.
-fn name_plainly(limiter: Limiter) -> &'static str {
+fn describe_limiter(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::StoreRead => "reading the file",
         Limiter::StoreWrite => "writing the file",

@@ -22,7 +22,7 @@ pub(crate) struct BatchEvidence {
     /// Evidence of the paths from this end, added up; of no role when all transfers were a third party's.
     pub(crate) evidence: Evidence,
     /// Account of third-party transfers.
-    between: Option<ThirdPartyStats>,
+    third_party: Option<ThirdPartyStats>,
     /// Account of those that sent.
     senders: SenderVerdicts,
     /// Remarks of hosts on their limits, the last word of each.
@@ -46,28 +46,28 @@ pub(crate) struct ThirdPartyStats {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum LimiterFinding {
     /// This end's figures.
-    Seen(LimiterShare),
+    Measured(LimiterShare),
     /// Those that sent.
-    Told(Limiter),
+    Reported(Limiter),
     /// Nobody said anything, and the bytes did not pass here.
-    Elsewhere,
+    BetweenServers,
 }
 
 impl LimiterFinding {
     /// The short answer: a limiter's name, or where it must be.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Seen(judgement) => judgement.limiter.name(),
-            Self::Told(limiter) => limiter.name(),
-            Self::Elsewhere => "path between the servers",
+            Self::Measured(judgement) => judgement.limiter.name(),
+            Self::Reported(limiter) => limiter.name(),
+            Self::BetweenServers => "path between the servers",
         }
     }
 }
 
 impl BatchEvidence {
     /// Adds one transfer between two servers.
-    pub(crate) fn add_between(&mut self, one: &ThirdPartyStats) {
-        let all = self.between.get_or_insert_default();
+    pub(crate) fn add_third_party(&mut self, one: &ThirdPartyStats) {
+        let all = self.third_party.get_or_insert_default();
         all.bytes += one.bytes;
         all.elapsed += one.elapsed;
         all.streams = all.streams.max(one.streams);
@@ -76,7 +76,7 @@ impl BatchEvidence {
 
     /// Takes what hosts said of a transfer that took `elapsed`: the last word of each about its limits,
     /// and every verdict.
-    pub(crate) fn note(&mut self, remarks: Vec<HostRemark>, elapsed: Duration) {
+    pub(crate) fn add_remarks(&mut self, remarks: Vec<HostRemark>, elapsed: Duration) {
         for remark in remarks {
             if let Some(verdict) = &remark.verdict {
                 self.senders.add(verdict, elapsed);
@@ -89,21 +89,21 @@ impl BatchEvidence {
     }
 
     /// Adds one transfer of this end.
-    pub(crate) fn add(&mut self, one: &Evidence) {
+    pub(crate) fn add_transfer(&mut self, one: &Evidence) {
         self.evidence.add_transfer(one);
         if let (Some(Role::Sender), Some(name)) = (one.role, &one.congestion_control) {
-            self.senders.ran(name.clone());
+            self.senders.set_congestion(name.clone());
         }
     }
 
     /// Limiter of the transfers. `rate` is the limit of one transfer, bytes per second.
-    pub(crate) fn finding(&self, rate: Option<u64>) -> LimiterFinding {
+    pub(crate) fn limiter_finding(&self, rate: Option<u64>) -> LimiterFinding {
         let told = self.senders.limiter();
         let Some(role) = self.evidence.role else {
-            return match (told, self.between) {
-                (Some(limiter), _) => LimiterFinding::Told(limiter),
-                (None, Some(_)) => LimiterFinding::Elsewhere,
-                (None, None) => LimiterFinding::Seen(UNKNOWN),
+            return match (told, self.third_party) {
+                (Some(limiter), _) => LimiterFinding::Reported(limiter),
+                (None, Some(_)) => LimiterFinding::BetweenServers,
+                (None, None) => LimiterFinding::Measured(UNKNOWN),
             };
         };
         let seen = dominant_limiter(&Evidence {
@@ -111,8 +111,10 @@ impl BatchEvidence {
             ..self.evidence.clone()
         });
         match told {
-            Some(told) if !knows_better(role, seen.limiter, told) => LimiterFinding::Told(told),
-            _ => LimiterFinding::Seen(seen),
+            Some(told) if !own_figures_explain_more(role, seen.limiter, told) => {
+                LimiterFinding::Reported(told)
+            }
+            _ => LimiterFinding::Measured(seen),
         }
     }
 }
@@ -124,7 +126,7 @@ const UNKNOWN: LimiterShare = LimiterShare {
 
 /// Whether this end's figures explain more than the sender's word: they agree, or the sender was kept
 /// waiting by what only this end can see.
-fn knows_better(role: Role, seen: Limiter, told: Limiter) -> bool {
+fn own_figures_explain_more(role: Role, seen: Limiter, told: Limiter) -> bool {
     if seen == told || seen == Limiter::RateLimit {
         return true;
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tune::limiter::Limiter;
 use tune::streams::auto::LimiterVerdict;
 
-use super::line::streams;
+use super::line::count_streams;
 
 /// The verdicts on the transfers of a batch.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +32,7 @@ impl SenderVerdicts {
     pub(super) fn add(&mut self, verdict: &LimiterVerdict, elapsed: Duration) {
         self.streams = self.streams.max(verdict.streams);
         if !verdict.congestion_control.is_empty() {
-            self.ran(verdict.congestion_control.clone());
+            self.set_congestion(verdict.congestion_control.clone());
         }
         let known = self
             .limits
@@ -52,7 +52,7 @@ impl SenderVerdicts {
     }
 
     /// A transfer was sent with this congestion control at its end.
-    pub(super) fn ran(&mut self, congestion: String) {
+    pub(super) fn set_congestion(&mut self, congestion: String) {
         self.congestion = congestion;
     }
 
@@ -70,11 +70,11 @@ impl SenderVerdicts {
 
     /// Difference at the end from `most` streams, and the congestion control, to follow their number
     /// in a line: `, 2 at the end (bbr)`; may be empty.
-    pub(super) fn at_the_end(&self, most: u64) -> String {
+    pub(super) fn final_streams_text(&self, most: u64) -> String {
         let mut text = String::new();
         if self.streams > 0 && u64::from(self.streams) != most {
             text = match most {
-                0 => format!(" over {}", streams(self.streams.into())),
+                0 => format!(" over {}", count_streams(self.streams.into())),
                 _ => format!(", {} at the end", self.streams),
             };
         }
@@ -117,16 +117,16 @@ mod tests {
         assert_eq!(senders.limiter(), Some(Limiter::Loss));
         assert_eq!(senders.remedy(Limiter::Loss), Some("nothing"));
         assert_eq!(senders.remedy(Limiter::SendBuffer), None);
-        assert_eq!(senders.at_the_end(16), ", 8 at the end (cubic)");
+        assert_eq!(senders.final_streams_text(16), ", 8 at the end (cubic)");
     }
 
     #[test]
     fn what_is_the_same_at_the_end_is_not_said_again() {
         let mut senders = SenderVerdicts::default();
-        assert_eq!(senders.at_the_end(4), "");
+        assert_eq!(senders.final_streams_text(4), "");
         senders.add(&verdict(Limiter::Loss, 4, "", None), Duration::ZERO);
-        assert_eq!(senders.at_the_end(4), "");
-        assert_eq!(senders.at_the_end(0), " over 4 streams");
-        assert_eq!(senders.at_the_end(1), ", 4 at the end");
+        assert_eq!(senders.final_streams_text(4), "");
+        assert_eq!(senders.final_streams_text(0), " over 4 streams");
+        assert_eq!(senders.final_streams_text(1), ", 4 at the end");
     }
 }

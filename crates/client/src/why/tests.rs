@@ -7,7 +7,7 @@ fn seconds(n: u64) -> Duration {
 #[test]
 fn names_the_limiter_in_plain_words() {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 1_250_000_000,
         elapsed: seconds(10),
         streams: 4,
@@ -21,9 +21,9 @@ fn names_the_limiter_in_plain_words() {
         congestion_control: Some("cubic".to_owned()),
         ..Evidence::for_role(Role::Sender)
     });
-    let finding = account.finding(None);
+    let finding = account.limiter_finding(None);
     assert_eq!(
-        account.line(1e9, finding),
+        account.why_line(1e9, finding),
         "1.00 Gbit/s over 4 streams (cubic); limited by: receive window (62% of the time the \
          receiver's window was full); round trip 50.1 ms, buffers up to 4.0 MiB, 3 segments \
          sent again"
@@ -39,23 +39,23 @@ fn third_party_says_that_the_bytes_did_not_pass_here() {
         streams: 4,
         markers: true,
     };
-    account.add_between(&one);
-    account.add_between(&one);
-    let finding = account.finding(None);
+    account.add_third_party(&one);
+    account.add_third_party(&one);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "path between the servers");
     assert_eq!(
-        account.line(2_500.0, finding),
+        account.why_line(2_500.0, finding),
         "2.50 kbit/s over 4 streams between the servers; limited by: path between the servers, \
          or the servers themselves (the bytes did not pass this machine; the servers' markers \
          and replies tell of 1.00 Gbit/s while they moved)"
     );
     let mut silent = BatchEvidence::default();
-    silent.add_between(&ThirdPartyStats {
+    silent.add_third_party(&ThirdPartyStats {
         streams: 1,
         markers: false,
         ..one
     });
-    let line = silent.line(2_500.0, finding);
+    let line = silent.why_line(2_500.0, finding);
     assert!(line.contains("1 stream between"), "{line}");
     assert!(line.contains("MODE S the servers tell nothing"), "{line}");
 }
@@ -70,9 +70,9 @@ fn each_hosts_last_word_is_in_the_line() {
     };
     let none = Duration::ZERO;
     let both = vec![remark(None, "old"), remark(Some("h:21"), "raise x")];
-    account.note(both, none);
-    account.note(vec![remark(None, "raise y")], none);
-    let line = account.line(0.0, account.finding(None));
+    account.add_remarks(both, none);
+    account.add_remarks(vec![remark(None, "raise y")], none);
+    let line = account.why_line(0.0, account.limiter_finding(None));
     assert!(
         line.ends_with("; h:21: raise x; this machine: raise y"),
         "{line}"
@@ -91,13 +91,13 @@ fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remed
         }),
         text: None,
     };
-    account.note(vec![remark], Duration::from_secs(10));
+    account.add_remarks(vec![remark], Duration::from_secs(10));
 }
 
 /// A get of ten seconds whose threads spent so much of them in the store and in the socket.
 fn received(store: u64, wire: u64) -> BatchEvidence {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 952_500_000,
         elapsed: seconds(10),
         streams: 4,
@@ -112,12 +112,12 @@ fn received(store: u64, wire: u64) -> BatchEvidence {
 #[test]
 fn a_gets_limiter_is_the_senders_word() {
     let mut account = received(0, 9);
-    assert_eq!(account.finding(None).name(), "server cap");
+    assert_eq!(account.limiter_finding(None).name(), "server cap");
     told(&mut account, Some("h:21"), Limiter::Loss, None);
-    let finding = account.finding(None);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "congestion window (loss)");
     assert_eq!(
-        account.line(762e6, finding),
+        account.why_line(762e6, finding),
         "762 Mbit/s over 4 streams (bbr); limited by: congestion window (loss) (the path lost \
          segments)"
     );
@@ -127,24 +127,27 @@ fn a_gets_limiter_is_the_senders_word() {
 fn what_only_the_receiver_sees_counts_before_the_window_that_it_fills() {
     let mut account = received(8, 1);
     told(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
-    assert_eq!(account.finding(None).name(), "store write");
+    assert_eq!(account.limiter_finding(None).name(), "store write");
     let mut account = received(8, 1);
     told(&mut account, Some("h:21"), Limiter::StoreRead, None);
-    assert_eq!(account.finding(None).name(), "store read");
-    assert_eq!(account.finding(Some(100_000_000)).name(), "rate limit");
+    assert_eq!(account.limiter_finding(None).name(), "store read");
+    assert_eq!(
+        account.limiter_finding(Some(100_000_000)).name(),
+        "rate limit"
+    );
 }
 
 #[test]
 fn a_sender_that_does_not_know_leaves_it_to_this_ends_figures() {
     let mut account = received(0, 9);
     told(&mut account, Some("h:21"), Limiter::Unknown, None);
-    assert_eq!(account.finding(None).name(), "server cap");
+    assert_eq!(account.limiter_finding(None).name(), "server cap");
 }
 
 #[test]
 fn a_put_names_its_own_remedy() {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 1_250_000_000,
         elapsed: seconds(10),
         streams: 16,
@@ -156,7 +159,7 @@ fn a_put_names_its_own_remedy() {
     let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
     told(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
     assert_eq!(
-        account.line(1e9, account.finding(None)),
+        account.why_line(1e9, account.limiter_finding(None)),
         "1.00 Gbit/s over 16 streams, 4 at the end (bbr); limited by: receive window (90% of the \
          time the receiver's window was full); to change that: an administrator can raise \
          net.ipv4.tcp_rmem there"
@@ -166,16 +169,16 @@ fn a_put_names_its_own_remedy() {
 #[test]
 fn between_servers_the_sending_one_tells() {
     let mut account = BatchEvidence::default();
-    account.add_between(&ThirdPartyStats {
+    account.add_third_party(&ThirdPartyStats {
         bytes: 125_000_000,
         elapsed: Duration::from_secs(1),
         streams: 4,
         markers: true,
     });
     told(&mut account, Some("h:21"), Limiter::StoreRead, None);
-    let finding = account.finding(None);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "store read");
-    let line = account.line(1e9, finding);
+    let line = account.why_line(1e9, finding);
     assert!(
         line.starts_with(
             "1.00 Gbit/s over 4 streams (bbr) between the servers; limited by: store read (by the \
@@ -188,20 +191,20 @@ fn between_servers_the_sending_one_tells() {
 #[test]
 fn nothing_moved_is_said_to_be_unknown() {
     let account = BatchEvidence::default();
-    let finding = account.finding(None);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "unknown");
-    let line = account.line(0.0, finding);
+    let line = account.why_line(0.0, finding);
     assert!(!line.contains("between"), "{line}");
 }
 
 #[test]
 fn rate_limit_is_told() {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 1_000,
         elapsed: seconds(1),
         streams: 1,
         ..Evidence::for_role(Role::Receiver)
     });
-    assert_eq!(account.finding(Some(1_000)).name(), "rate limit");
+    assert_eq!(account.limiter_finding(Some(1_000)).name(), "rate limit");
 }

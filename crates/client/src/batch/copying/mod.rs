@@ -6,13 +6,15 @@
 use std::fs;
 
 use super::checksums::ChecksumEndpoint;
-use super::destination::{CopyDestination, open_end};
+use super::destination::{CopyDestination, open_endpoint};
 use super::download::LocalDestination;
 use super::meter::FileMeter;
 use super::resume::ExistingDestination;
 use super::stream_plan::{CopyRange, StreamPlan};
 use super::upload::{StorageDestination, UploadFinish};
-use super::{BatchContext, FileOutcome, PlannedFile, changed, unchanged};
+use super::{
+    BatchContext, FileOutcome, PlannedFile, check_source_unchanged, source_changed_failure,
+};
 use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
@@ -30,11 +32,11 @@ pub(super) struct FileCopy<'a> {
     meter: &'a FileMeter,
     from: StorageId,
     to: StorageId,
-    begun: Option<CopyState<'a>>,
+    state: Option<CopyState<'a>>,
     /// The same in all attempts.
-    lanes: Option<StreamPlan>,
+    stream_plan: Option<StreamPlan>,
     /// Something was read from a pipe: it cannot be read again.
-    consumed: bool,
+    pipe_consumed: bool,
 }
 
 /// Facts that hold from the first attempt on.
@@ -43,10 +45,10 @@ struct CopyState<'a> {
     source: Option<OpenSource>,
     /// Of the source.
     facts: SourceFacts,
-    span: CopyRange,
-    receiving: CopyDestination<'a>,
+    range: CopyRange,
+    destination: CopyDestination<'a>,
     /// The source's sum is that of the bytes which pass this machine: nothing else tells it.
-    sums_what_passes: bool,
+    checksums_passing_bytes: bool,
 }
 
 /// The sessions of an attempt.
@@ -57,12 +59,12 @@ struct StorageSessions {
 
 impl CopyState<'_> {
     /// The bytes pass this machine, and the end that they come from is open here.
-    fn reads_here(&self) -> bool {
+    fn source_is_local(&self) -> bool {
         self.source.is_some()
     }
 
-    fn stores_there(&self) -> bool {
-        matches!(self.receiving, CopyDestination::There(_))
+    fn destination_is_storage(&self) -> bool {
+        matches!(self.destination, CopyDestination::Storage(_))
     }
 
     /// A pipe gives its bytes once.
@@ -74,11 +76,11 @@ impl CopyState<'_> {
 
     /// One end must be read or written in order.
     fn is_sequential(&self) -> bool {
-        self.is_pipe() || !self.receiving.is_seekable()
+        self.is_pipe() || !self.destination.is_seekable()
     }
 
     /// Both ends, of which such checksums can be had.
-    fn summed<'s>(
+    fn checksum_abilities<'s>(
         &self,
         source: &'s AvailableChecksums,
         copy: &'s AvailableChecksums,
@@ -86,20 +88,24 @@ impl CopyState<'_> {
         [
             ChecksumAbility {
                 sums: source,
-                whole: self.span.part.is_none(),
+                is_whole_file: self.range.part.is_none(),
             },
             ChecksumAbility {
                 sums: copy,
-                whole: true,
+                is_whole_file: true,
             },
         ]
     }
 
     /// The source as something that can be summed.
-    fn source_end<'e>(&self, from: &'e mut dyn Storage, path: &'e [u8]) -> ChecksumEndpoint<'e> {
-        let origin = self.span.origin();
+    fn source_endpoint<'e>(
+        &self,
+        from: &'e mut dyn Storage,
+        path: &'e [u8],
+    ) -> ChecksumEndpoint<'e> {
+        let origin = self.range.origin();
         match &self.source {
-            Some(opened) => open_end(&opened.source, origin),
+            Some(opened) => open_endpoint(&opened.source, origin),
             None => ChecksumEndpoint::Named {
                 storage: from,
                 path,
@@ -118,30 +124,30 @@ impl<'a> FileCopy<'a> {
             meter,
             from: item.source.storage_id(),
             to: item.destination.storage_id(),
-            begun: None,
-            lanes: None,
-            consumed: false,
+            state: None,
+            stream_plan: None,
+            pipe_consumed: false,
         }
     }
 
     /// One attempt: from connecting to putting the verified file in place. Goes on from what earlier
     /// attempts made safe.
     pub(super) async fn attempt(&mut self) -> Result<FileOutcome, CopyFailure> {
-        let mut begun = match self.begun.take() {
+        let mut begun = match self.state.take() {
             Some(begun) => begun,
-            None => self.begin().await?,
+            None => self.start().await?,
         };
-        let result = self.attempt_with(&mut begun).await;
-        self.begun = Some(begun);
+        let result = self.attempt_with_state(&mut begun).await;
+        self.state = Some(begun);
         result
     }
 
     /// Opens what can be opened here; a part beyond the source's end is an error.
-    async fn begin(&self) -> Result<CopyState<'a>, CopyFailure> {
+    async fn start(&self) -> Result<CopyState<'a>, CopyFailure> {
         let (ctx, item) = (self.ctx, self.item);
         let mut source = None;
         if !self.from.is_server() {
-            let mut here = ctx.pool.take(&self.from).await?;
+            let mut here = ctx.pool.acquire(&self.from).await?;
             source = here.open(item.source.path()).await?;
         }
         let facts = match &source {
@@ -150,20 +156,20 @@ impl<'a> FileCopy<'a> {
         };
         let options = &ctx.options;
         let shown = item.source.display();
-        let span = CopyRange::of(options.offset, options.length, facts, &shown)?;
+        let span = CopyRange::from_options(options.offset, options.length, facts, &shown)?;
         let target = match self.to.is_server() {
             true => None,
             false => {
-                let mut here = ctx.pool.take(&self.to).await?;
+                let mut here = ctx.pool.acquire(&self.to).await?;
                 here.write_target(item.destination.path())?
             }
         };
         let shown = item.destination.display();
         let receiving = match target {
-            Some(target) => CopyDestination::Here(Box::new(LocalDestination::new(target, shown))),
+            Some(target) => CopyDestination::Local(Box::new(LocalDestination::new(target, shown))),
             None => {
                 let path = item.destination.path();
-                CopyDestination::There(Box::new(StorageDestination::new(
+                CopyDestination::Storage(Box::new(StorageDestination::new(
                     ctx,
                     self.to.clone(),
                     path,
@@ -174,33 +180,33 @@ impl<'a> FileCopy<'a> {
         Ok(CopyState {
             source,
             facts,
-            span,
-            receiving,
-            sums_what_passes: false,
+            range: span,
+            destination: receiving,
+            checksums_passing_bytes: false,
         })
     }
 
-    async fn attempt_with(
+    async fn attempt_with_state(
         &mut self,
         begun: &mut CopyState<'a>,
     ) -> Result<FileOutcome, CopyFailure> {
         // Before a server is troubled.
-        begun.receiving.own(self.ctx, self.item)?;
+        begun.destination.lock(self.ctx, self.item)?;
         let pool = &self.ctx.pool;
-        let (from, to) = tokio::try_join!(pool.take(&self.from), pool.take(&self.to))?;
+        let (from, to) = tokio::try_join!(pool.acquire(&self.from), pool.acquire(&self.to))?;
         let mut sessions = StorageSessions { from, to };
-        let result = self.with(begun, &mut sessions).await;
-        let result = result.map_err(|failure| begun.receiving.explained(failure));
+        let result = self.copy_over_sessions(begun, &mut sessions).await;
+        let result = result.map_err(|failure| begun.destination.explain_failure(failure));
         let StorageSessions { from, to } = sessions;
         // A refusal is one server's, but what another one was told is not undone: both start anew.
         if result.is_ok() || !(self.from.is_server() && self.to.is_server()) {
-            self.ctx.give_back(&self.from, from, &result);
-            self.ctx.give_back(&self.to, to, &result);
+            self.ctx.return_session(&self.from, from, &result);
+            self.ctx.return_session(&self.to, to, &result);
         }
         result
     }
 
-    async fn with(
+    async fn copy_over_sessions(
         &mut self,
         begun: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
@@ -210,28 +216,30 @@ impl<'a> FileCopy<'a> {
             Some(_) => AvailableChecksums::all(),
             None => sessions.from.available_checksums(path).await?,
         };
-        let check = self.choose(begun, &source_sums, sessions).await?;
-        if let Some(label) = self.in_place(begun, sessions, check).await? {
+        let check = self
+            .choose_verification(begun, &source_sums, sessions)
+            .await?;
+        if let Some(label) = self.find_in_place(begun, sessions, check).await? {
             return Ok(FileOutcome::done(self.meter.moved(), label, None));
         }
         loop {
             self.prepare(begun, sessions, (check, &source_sums)).await?;
             let moved = self.transfer(begun, sessions, check).await?;
             if !sessions.from.is_usable() {
-                sessions.from = self.ctx.pool.take(&self.from).await?;
+                sessions.from = self.ctx.pool.acquire(&self.from).await?;
             }
-            if let CopyDestination::Here(download) = &begun.receiving {
-                download.check_length(begun.span.size, &self.item.source.display())?;
+            if let CopyDestination::Local(download) = &begun.destination {
+                download.check_length(begun.range.size, &self.item.source.display())?;
             }
             let verified = self
                 .verify(begun, sessions, (check, &source_sums), &moved)
                 .await;
-            let label = begun.receiving.judged(verified).await?;
+            let label = begun.destination.after_verification(verified).await?;
             self.check_source(begun, sessions, check).await?;
-            let (modified, again) = (begun.facts.modified, !self.consumed);
+            let (modified, again) = (begun.facts.modified, !self.pipe_consumed);
             let to = &mut *sessions.to;
             let finish = begun
-                .receiving
+                .destination
                 .finish(self.ctx, to, modified, again)
                 .await?;
             if finish == UploadFinish::InPlace {
@@ -241,25 +249,33 @@ impl<'a> FileCopy<'a> {
     }
 
     /// The check that both ends can make.
-    async fn choose(
+    async fn choose_verification(
         &self,
         begun: &mut CopyState<'_>,
         source: &AvailableChecksums,
         sessions: &mut StorageSessions,
     ) -> Result<Verification, CopyFailure> {
-        let copy = begun.receiving.sums(&mut *sessions.to).await?;
+        let copy = begun
+            .destination
+            .available_checksums(&mut *sessions.to)
+            .await?;
         let wish = self.ctx.options.verify;
-        let mut check = choose_verification(wish, &begun.summed(source, &copy));
+        let mut check = choose_verification(wish, &begun.checksum_abilities(source, &copy));
         // The source tells no sum that the copy has: what passes here has to stand for it.
-        let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
-        begun.sums_what_passes = relayed && matches!(check, Ok(Verification::Size) | Err(_));
-        if begun.sums_what_passes {
-            check = choose_verification(wish, &begun.summed(&AvailableChecksums::all(), &copy));
+        let relayed = !begun.source_is_local()
+            && begun.destination_is_storage()
+            && !self.is_third_party(sessions);
+        begun.checksums_passing_bytes = relayed && matches!(check, Ok(Verification::Size) | Err(_));
+        if begun.checksums_passing_bytes {
+            check = choose_verification(
+                wish,
+                &begun.checksum_abilities(&AvailableChecksums::all(), &copy),
+            );
         }
         // A pipe cannot be read again, and the sum of what went into it is the source's own.
-        let nothing_to_compare = begun.reads_here() && begun.receiving.is_unreadable();
+        let nothing_to_compare = begun.source_is_local() && begun.destination.is_unreadable();
         Ok(match check? {
-            Verification::Sum {
+            Verification::Checksum {
                 required: false, ..
             } if nothing_to_compare => Verification::Size,
             check => check,
@@ -267,21 +283,21 @@ impl<'a> FileCopy<'a> {
     }
 
     /// Both ends move the file between them, and nothing passes here.
-    fn passes(&self, sessions: &StorageSessions) -> bool {
+    fn is_third_party(&self, sessions: &StorageSessions) -> bool {
         let from = sessions.from.capabilities().third_party;
         from.is_some() && from == sessions.to.capabilities().third_party
     }
 
     /// Names the comparison made if `--resume` finds the destination whole.
-    async fn in_place(
+    async fn find_in_place(
         &self,
         begun: &CopyState<'a>,
         sessions: &mut StorageSessions,
         check: Verification,
     ) -> Result<Option<String>, CopyFailure> {
-        let size = begun.span.size;
+        let size = begun.range.size;
         let to = &mut *sessions.to;
-        let there = begun.receiving.in_place(self.ctx, size, to).await?;
+        let there = begun.destination.file_in_place(self.ctx, size, to).await?;
         let Some((there, mut destination)) = there else {
             return Ok(None);
         };
@@ -290,11 +306,11 @@ impl<'a> FileCopy<'a> {
                 size,
                 ..begun.facts
             },
-            there,
-            part: begun.span.part.map(|(_, length)| length),
+            existing: there,
+            part: begun.range.part.map(|(_, length)| length),
         };
         let path = self.item.source.path();
-        let mut source = begun.source_end(&mut *sessions.from, path);
+        let mut source = begun.source_endpoint(&mut *sessions.from, path);
         let label = candidate
             .compare(check, &mut source, &mut destination)
             .await?;
@@ -302,8 +318,8 @@ impl<'a> FileCopy<'a> {
             let source = self.source_identity(begun);
             let found = (source.as_str(), size);
             begun
-                .receiving
-                .found_in_place(self.ctx, self.item, found)
+                .destination
+                .confirm_in_place(self.ctx, self.item, found)
                 .await?;
         }
         Ok(label)
@@ -315,34 +331,36 @@ impl<'a> FileCopy<'a> {
         sessions: &mut StorageSessions,
         (check, sums): (Verification, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
-        let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
+        let relayed = !begun.source_is_local()
+            && begun.destination_is_storage()
+            && !self.is_third_party(sessions);
         let sequential = begun.is_sequential() || relayed;
         let ends = (&*sessions.from, &*sessions.to);
-        let size = begun.span.size;
-        let lanes = match begun.reads_here() && !begun.stores_there() {
-            true => StreamPlan::within(&self.ctx.options, size, sequential),
-            false => StreamPlan::of(self.ctx, size, sequential, ends),
+        let size = begun.range.size;
+        let lanes = match begun.source_is_local() && !begun.destination_is_storage() {
+            true => StreamPlan::for_local_copy(&self.ctx.options, size, sequential),
+            false => StreamPlan::for_transfer(self.ctx, size, sequential, ends),
         };
-        let lanes = *self.lanes.get_or_insert(lanes);
+        let lanes = *self.stream_plan.get_or_insert(lanes);
         let identity = CopyIdentity {
             source: self.source_identity(begun),
             destination: self.item.destination.identity_key(),
             size: match begun.source {
-                Some(_) => begun.span.size,
+                Some(_) => begun.range.size,
                 None => begun.facts.size,
             },
             modified: begun.facts.modified.map(|t| t.0),
-            part: begun.span.part,
+            part: begun.range.part,
             in_order: lanes.in_order,
         };
-        if let CopyDestination::There(upload) = &mut begun.receiving {
+        if let CopyDestination::Storage(upload) = &mut begun.destination {
             // What is relayed comes in order from its first byte.
-            upload.goes_on(!relayed && sessions.to.capabilities().resumes_uploads);
+            upload.set_can_resume(!relayed && sessions.to.capabilities().resumes_uploads);
         }
         let path = self.item.source.path();
-        let origin = begun.span.origin();
+        let origin = begun.range.origin();
         let mut source = match &begun.source {
-            Some(opened) => open_end(&opened.source, origin),
+            Some(opened) => open_endpoint(&opened.source, origin),
             None => ChecksumEndpoint::Named {
                 storage: &mut *sessions.from,
                 path,
@@ -350,7 +368,7 @@ impl<'a> FileCopy<'a> {
             },
         };
         begun
-            .receiving
+            .destination
             .prepare(
                 (self.ctx, self.item, check),
                 identity,
@@ -363,7 +381,7 @@ impl<'a> FileCopy<'a> {
     /// The source's identity, whatever the directory the command runs in.
     fn source_identity(&self, begun: &CopyState<'_>) -> String {
         match &self.item.source {
-            Location::Local(path) if begun.reads_here() => {
+            Location::Local(path) if begun.source_is_local() => {
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
                 Location::Local(path).identity_key()
             }
@@ -373,12 +391,12 @@ impl<'a> FileCopy<'a> {
 
     /// A large file may have changed while it moved; a small one's sum, asked for afterwards, has told
     /// already. A file of this machine is looked at without a round trip.
-    fn looks_again(&self, begun: &CopyState<'_>, check: Verification) -> bool {
-        if begun.reads_here() {
+    fn rechecks_source(&self, begun: &CopyState<'_>, check: Verification) -> bool {
+        if begun.source_is_local() {
             return !begun.is_pipe() && self.from == StorageId::LocalFiles;
         }
-        let large = begun.span.size.is_none_or(|size| size >= CONCURRENT_FROM);
-        check != Verification::Bytes && large && begun.facts.size.is_some()
+        let large = begun.range.size.is_none_or(|size| size >= CONCURRENT_FROM);
+        check != Verification::ByteCount && large && begun.facts.size.is_some()
     }
 
     /// The source must be now what it was when the copy began.
@@ -388,41 +406,39 @@ impl<'a> FileCopy<'a> {
         sessions: &mut StorageSessions,
         check: Verification,
     ) -> Result<(), CopyFailure> {
-        if !self.looks_again(begun, check) {
+        if !self.rechecks_source(begun, check) {
             return Ok(());
         }
         let source = &self.item.source;
         let now = sessions.from.stat(source.path()).await?;
-        if begun.reads_here() {
+        if begun.source_is_local() {
             return match SourceFacts::from_entry(&now) == begun.facts {
                 true => Ok(()),
-                false => Err(changed(source)),
+                false => Err(source_changed_failure(source)),
             };
         }
-        unchanged(source, begun.facts, &now)
+        check_source_unchanged(source, begun.facts, &now)
     }
 
     /// Gives up what was resumed from an earlier run; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
-        self.begun
+    pub(super) fn discard_resumed(&mut self) -> bool {
+        self.state
             .as_mut()
-            .is_some_and(|begun| begun.receiving.forget_resumed())
+            .is_some_and(|begun| begun.destination.discard_resumed())
     }
 
     /// Whether the last attempt's bytes have to be moved again, so that it was no progress.
-    pub(super) fn in_vain(&self) -> bool {
-        self.begun
+    pub(super) fn attempt_was_wasted(&self) -> bool {
+        self.state
             .as_ref()
-            .is_some_and(|begun| begun.receiving.in_vain())
+            .is_some_and(|begun| begun.destination.attempt_was_wasted())
     }
 
     /// Whether what was read from the source can be read again.
-    pub(super) fn repeatable(&self) -> bool {
-        !self.consumed
+    pub(super) fn is_repeatable(&self) -> bool {
+        !self.pipe_consumed
     }
 }
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod web_tests;

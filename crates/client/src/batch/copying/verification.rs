@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proto::checksum::ChecksumAlgorithm;
 
-use super::super::stream_plan::extent;
+use super::super::stream_plan::offset_and_length;
 use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::storage::contract::{AvailableChecksums, Storage};
@@ -14,7 +14,7 @@ use crate::verify::{
 use crate::{CopyFailure, Exit, VerifyMode};
 
 /// The label of a copy that shares its source's blocks.
-const SHARED: &str = "reflink";
+const REFLINK_LABEL: &str = "reflink";
 
 impl FileCopy<'_> {
     /// Compares both ends; says what was compared. `sums` can be had of the source.
@@ -26,50 +26,60 @@ impl FileCopy<'_> {
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
         let Some(algorithm) = check.algorithm() else {
-            let label = self.by_size(begun, sessions, check, moved).await?;
-            let told = self.told_now(begun, sessions, (check, sums)).await?;
+            let label = self.verify_by_size(begun, sessions, check, moved).await?;
+            let told = self
+                .checksum_available_now(begun, sessions, (check, sums))
+                .await?;
             return match told.and_then(|told| Some((told, told.algorithm()?))) {
                 Some((told, algorithm)) => {
                     let (asked, unknown) = ((told, algorithm, None), (None, None));
-                    self.by_sum(begun, sessions, asked, unknown, moved).await
+                    self.verify_by_checksum(begun, sessions, asked, unknown, moved)
+                        .await
                 }
                 None => Ok(label),
             };
         };
         let report = moved.report.as_ref();
         if report.is_some_and(|report| report.shares_blocks) && !check.is_required() {
-            return Ok(SHARED.to_owned());
+            return Ok(REFLINK_LABEL.to_owned());
         }
         // The bytes that passed are the source's where it was read here, or where it cannot tell the sum;
         // the copy's where they were stored here.
         let passed = report.and_then(|report| report.checksum.clone());
-        let known = match (begun.reads_here(), begun.stores_there()) {
+        let known = match (begun.source_is_local(), begun.destination_is_storage()) {
             (true, _) => (passed.clone(), None),
-            (false, true) => (passed.clone().filter(|_| begun.sums_what_passes), None),
-            (false, false) => (moved.source_sum.clone(), passed.clone()),
+            (false, true) => (
+                passed.clone().filter(|_| begun.checksums_passing_bytes),
+                None,
+            ),
+            (false, false) => (moved.source_checksum.clone(), passed.clone()),
         };
         // A source that cannot sum this file after all.
-        let instead = passed.filter(|_| begun.stores_there());
+        let instead = passed.filter(|_| begun.destination_is_storage());
         let asked = (check, algorithm, instead);
-        self.by_sum(begun, sessions, asked, known, moved).await
+        self.verify_by_checksum(begun, sessions, asked, known, moved)
+            .await
     }
 
     /// The check by a sum that the storage tells of the copy only now that it is there.
-    async fn told_now(
+    async fn checksum_available_now(
         &self,
         begun: &CopyState<'_>,
         sessions: &mut StorageSessions,
         (check, sums): (Verification, &AvailableChecksums),
     ) -> Result<Option<Verification>, CopyFailure> {
-        if check != Verification::Size || !begun.stores_there() || begun.is_pipe() {
+        if check != Verification::Size || !begun.destination_is_storage() || begun.is_pipe() {
             return Ok(None);
         }
-        let copy = begun.receiving.sums(&mut *sessions.to).await?;
-        choose_verification(VerifyMode::Auto, &begun.summed(sums, &copy)).map(Some)
+        let copy = begun
+            .destination
+            .available_checksums(&mut *sessions.to)
+            .await?;
+        choose_verification(VerifyMode::Auto, &begun.checksum_abilities(sums, &copy)).map(Some)
     }
 
     /// Compares sums; what is known of those of the source and the copy is not asked for.
-    async fn by_sum(
+    async fn verify_by_checksum(
         &self,
         begun: &CopyState<'_>,
         sessions: &mut StorageSessions,
@@ -79,8 +89,8 @@ impl FileCopy<'_> {
     ) -> Result<String, CopyFailure> {
         let StorageSessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
-            self.source_sum(begun, &mut **from, algorithm, source),
-            self.copy_sum(begun, &mut **to, algorithm, copy)
+            self.source_checksum(begun, &mut **from, algorithm, source),
+            self.copy_checksum(begun, &mut **to, algorithm, copy)
         );
         let source = match (source?, instead) {
             (Err(failure), Some(sum)) if !failure.transient => Ok(sum),
@@ -88,20 +98,20 @@ impl FileCopy<'_> {
         };
         let comparison = ChecksumComparison {
             check,
-            shown: &begun.receiving.shown(self.item),
-            disputed: begun.receiving.is_disputed(),
+            display_name: &begun.destination.display_name(self.item),
+            unconfirmed: begun.destination.is_unconfirmed(),
         };
-        match comparison.of(algorithm, source, copy?)? {
+        match comparison.evaluate(algorithm, source, copy?)? {
             ComparisonResult::Same => Ok(check.label()),
             ComparisonResult::SizeOnly(warning) => {
-                let label = self.by_size(begun, sessions, check, moved).await?;
+                let label = self.verify_by_size(begun, sessions, check, moved).await?;
                 self.ctx.warn(warning);
                 Ok(label)
             }
         }
     }
 
-    async fn by_size(
+    async fn verify_by_size(
         &self,
         begun: &CopyState<'_>,
         sessions: &mut StorageSessions,
@@ -109,15 +119,18 @@ impl FileCopy<'_> {
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
         let sent = moved.report.as_ref().map(|report| report.evidence.bytes);
-        let sent = sent.map(|bytes| begun.receiving.have().byte_count().max(bytes));
-        let known = begun.span.size.or(sent.filter(|_| begun.reads_here()));
+        let sent = sent.map(|bytes| begun.destination.safe_ranges().byte_count().max(bytes));
+        let known = begun
+            .range
+            .size
+            .or(sent.filter(|_| begun.source_is_local()));
         let to = &mut *sessions.to;
-        let told = begun.receiving.check_size(to, known).await?;
+        let told = begun.destination.check_size(to, known).await?;
         Ok(check.size_label(told))
     }
 
     /// The sum of what is copied, at the source. The outer failure is this machine's.
-    async fn source_sum(
+    async fn source_checksum(
         &self,
         begun: &CopyState<'_>,
         from: &mut dyn Storage,
@@ -128,7 +141,7 @@ impl FileCopy<'_> {
             return Ok(Ok(sum));
         }
         let Some(opened) = &begun.source else {
-            let (offset, length) = extent(begun.span.part);
+            let (offset, length) = offset_and_length(begun.range.part);
             let path = self.item.source.path();
             return Ok(from.checksum(algorithm, offset, length, path).await);
         };
@@ -136,14 +149,14 @@ impl FileCopy<'_> {
             let message = "the source cannot be read again";
             return Ok(Err(CopyFailure::new(Exit::Local, message)));
         }
-        let (source, origin) = (Arc::clone(&opened.source), begun.span.origin());
-        checksum_local(algorithm, source, origin, begun.span.size)
+        let (source, origin) = (Arc::clone(&opened.source), begun.range.origin());
+        checksum_local(algorithm, source, origin, begun.range.size)
             .await
             .map(Ok)
     }
 
     /// The copy's sum: as computed on the way, else of what is stored.
-    async fn copy_sum(
+    async fn copy_checksum(
         &self,
         begun: &CopyState<'_>,
         to: &mut dyn Storage,
@@ -152,7 +165,7 @@ impl FileCopy<'_> {
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match known {
             Some(sum) => Ok(Ok(sum)),
-            None => begun.receiving.sum(algorithm, to).await,
+            None => begun.destination.checksum(algorithm, to).await,
         }
     }
 }

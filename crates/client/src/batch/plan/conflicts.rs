@@ -9,48 +9,54 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::paths::{normal, trimmed};
+use super::paths::{normalized_components, trim_trailing_slashes};
 use super::{CopyPlan, PlannedFile};
 use crate::location::{Location, Server};
 use crate::partial::companion_names;
 use crate::{CopyFailure, Exit};
 
 /// Nothing, or which two are in each other's way.
-pub(super) fn check(plan: &CopyPlan) -> Result<(), CopyFailure> {
+pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
     let mut places = PathKeyTable::default();
     let mut written: HashMap<PathKey, usize> = HashMap::new();
     for (n, item) in items.iter().enumerate() {
-        let Some(place) = places.of(&item.destination) else {
+        let Some(place) = places.key_of(&item.destination) else {
             continue;
         };
         if let Some(other) = written.insert(place, n) {
-            return Err(both_to_one(&items[other], item));
+            return Err(same_destination_failure(&items[other], item));
         }
     }
     for directory in &plan.directories {
-        let place = places.of(directory);
+        let place = places.key_of(directory);
         if let Some(n) = place.and_then(|place| written.get(&place)) {
-            return Err(directory_and_file(directory, &items[*n]));
+            return Err(directory_and_file_failure(directory, &items[*n]));
         }
     }
-    let read = sources(&mut places, items);
+    let read = sources_beside_destinations(&mut places, items);
     for (n, item) in items.iter().enumerate() {
-        let Some(place) = places.of(&item.destination) else {
+        let Some(place) = places.key_of(&item.destination) else {
             continue;
         };
         if let Some(other) = read.get(&place).filter(|other| **other != n) {
-            return Err(over_a_source(item, &items[*other]));
+            return Err(overwritten_source_failure(item, &items[*other]));
         }
         for name in companion_names(&place.name) {
             let beside = PathKey { name, ..place };
             if let Some(other) = written.get(&beside) {
                 let other = &items[*other];
                 let (to, from) = (other.destination.display(), other.source.display());
-                return Err(kept_there(item, &format!("{to} (the copy of {from})")));
+                return Err(partial_name_taken_failure(
+                    item,
+                    &format!("{to} (the copy of {from})"),
+                ));
             }
             if let Some(other) = read.get(&beside) {
-                return Err(kept_there(item, &items[*other].source.display()));
+                return Err(partial_name_taken_failure(
+                    item,
+                    &items[*other].source.display(),
+                ));
             }
         }
     }
@@ -58,29 +64,32 @@ pub(super) fn check(plan: &CopyPlan) -> Result<(), CopyFailure> {
 }
 
 /// The sources that are at the same end as their destinations, so that one may be written over.
-fn sources(places: &mut PathKeyTable, items: &[PlannedFile]) -> HashMap<PathKey, usize> {
+fn sources_beside_destinations(
+    places: &mut PathKeyTable,
+    items: &[PlannedFile],
+) -> HashMap<PathKey, usize> {
     let mut read = HashMap::new();
     for (n, item) in items.iter().enumerate() {
         let near = match (&item.source, &item.destination) {
             (Location::Local(_), Location::Local(_)) => true,
             (Location::Remote { server: a, .. }, Location::Remote { server: b, .. }) => {
-                account(a) == account(b)
+                account_key(a) == account_key(b)
             }
             _ => false,
         };
-        if near && let Some(place) = places.of(&item.source) {
+        if near && let Some(place) = places.key_of(&item.source) {
             read.insert(place, n);
         }
     }
     read
 }
 
-fn refuse(message: String) -> CopyFailure {
+fn usage_failure(message: String) -> CopyFailure {
     CopyFailure::new(Exit::Usage, message)
 }
 
-fn both_to_one(one: &PlannedFile, other: &PlannedFile) -> CopyFailure {
-    refuse(format!(
+fn same_destination_failure(one: &PlannedFile, other: &PlannedFile) -> CopyFailure {
+    usage_failure(format!(
         "{} and {} would both become {}: copy them to different directories; nothing was copied",
         one.source.display(),
         other.source.display(),
@@ -88,8 +97,8 @@ fn both_to_one(one: &PlannedFile, other: &PlannedFile) -> CopyFailure {
     ))
 }
 
-fn directory_and_file(directory: &Location, item: &PlannedFile) -> CopyFailure {
-    refuse(format!(
+fn directory_and_file_failure(directory: &Location, item: &PlannedFile) -> CopyFailure {
+    usage_failure(format!(
         "{} would be both a directory and the copy of {}: copy them to different directories; nothing \
          was copied",
         directory.display(),
@@ -97,8 +106,8 @@ fn directory_and_file(directory: &Location, item: &PlannedFile) -> CopyFailure {
     ))
 }
 
-fn over_a_source(item: &PlannedFile, other: &PlannedFile) -> CopyFailure {
-    refuse(format!(
+fn overwritten_source_failure(item: &PlannedFile, other: &PlannedFile) -> CopyFailure {
+    usage_failure(format!(
         "the copy of {} would replace {}, which is to be copied itself: copy them one at a time; \
          nothing was copied",
         item.source.display(),
@@ -107,8 +116,8 @@ fn over_a_source(item: &PlannedFile, other: &PlannedFile) -> CopyFailure {
 }
 
 /// `place` is named by another item.
-fn kept_there(item: &PlannedFile, place: &str) -> CopyFailure {
-    refuse(format!(
+fn partial_name_taken_failure(item: &PlannedFile, place: &str) -> CopyFailure {
+    usage_failure(format!(
         "{place} is the name under which the copy of {} is kept until it is whole: copy them one at a \
          time, or remove it if it is left of an earlier copy; nothing was copied",
         item.source.display()
@@ -133,20 +142,20 @@ struct PathKeyTable {
 
 impl PathKeyTable {
     /// `None` for what has no name: pipes, roots.
-    fn of(&mut self, at: &Location) -> Option<PathKey> {
+    fn key_of(&mut self, at: &Location) -> Option<PathKey> {
         match at {
             Location::StandardStreams => None,
-            Location::Local(path) => self.local(path),
+            Location::Local(path) => self.local_key(path),
             Location::Remote { server, path } => {
-                let mut parts = normal(trimmed(path));
+                let mut parts = normalized_components(trim_trailing_slashes(path));
                 let name = parts.pop()?.to_vec();
-                let directory = [account(server).as_bytes(), &parts.join(&b'/')].concat();
-                Some(self.place(directory, name))
+                let directory = [account_key(server).as_bytes(), &parts.join(&b'/')].concat();
+                Some(self.directory_key(directory, name))
             }
         }
     }
 
-    fn local(&mut self, path: &Path) -> Option<PathKey> {
+    fn local_key(&mut self, path: &Path) -> Option<PathKey> {
         let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let target = if link {
             fs::canonicalize(path).ok()
@@ -157,7 +166,7 @@ impl PathKeyTable {
         let name = match path.file_name() {
             Some(name) => name.as_bytes().to_vec(),
             // `.` and `..` have names elsewhere.
-            None => return self.local(&fs::canonicalize(path).ok().filter(|p| p != path)?),
+            None => return self.local_key(&fs::canonicalize(path).ok().filter(|p| p != path)?),
         };
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = match self.canonical.get(parent) {
@@ -168,10 +177,10 @@ impl PathKeyTable {
                 directory
             }
         };
-        Some(self.place(directory.into_os_string().into_encoded_bytes(), name))
+        Some(self.directory_key(directory.into_os_string().into_encoded_bytes(), name))
     }
 
-    fn place(&mut self, directory: Vec<u8>, name: Vec<u8>) -> PathKey {
+    fn directory_key(&mut self, directory: Vec<u8>, name: Vec<u8>) -> PathKey {
         let next = self.numbers.len();
         let directory = *self.numbers.entry(directory).or_insert(next);
         PathKey { directory, name }
@@ -202,7 +211,7 @@ fn canonical(directory: &Path) -> PathBuf {
 }
 
 /// Server and account, with an end that no path has.
-fn account(server: &Server) -> String {
+fn account_key(server: &Server) -> String {
     let host = server.host.to_ascii_lowercase();
     format!(
         "{host}\0{}\0{}\0",

@@ -1,7 +1,7 @@
 //! Directories and symbolic links that a plan makes at its destination.
 
 use super::PlannedLink;
-use super::paths::trimmed;
+use super::paths::trim_trailing_slashes;
 use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::storage::contract::Storage;
@@ -12,7 +12,7 @@ pub(crate) async fn make_directory(ctx: &BatchContext, at: &Location) -> Result<
     let id = at.storage_id();
     let mut session = ctx.session(&id).await?;
     make_with_parents(&mut *session, at.path()).await?;
-    ctx.pool.give(&id, session);
+    ctx.pool.release(&id, session);
     Ok(())
 }
 
@@ -21,7 +21,7 @@ pub(crate) async fn make_with_parents(
     storage: &mut dyn Storage,
     path: &[u8],
 ) -> Result<(), CopyFailure> {
-    let path = trimmed(path);
+    let path = trim_trailing_slashes(path);
     let Err(failure) = storage.make_dir(path).await else {
         return Ok(());
     };
@@ -53,16 +53,16 @@ pub(crate) async fn make_link(
     ctx: &BatchContext,
     link: &PlannedLink,
 ) -> Result<Option<String>, CopyFailure> {
-    let (id, path) = (link.at.storage_id(), link.at.path());
+    let (id, path) = (link.path.storage_id(), link.path.path());
     let mut session = ctx.session(&id).await?;
-    let absolute = resolved(path, &link.target);
+    let absolute = resolve_link_target(path, &link.target);
     let made = session.make_link(&link.target, &absolute, path).await?;
-    ctx.pool.give(&id, session);
+    ctx.pool.release(&id, session);
     Ok((!made).then(|| format!("{id} makes no symbolic links")))
 }
 
 /// The path that `target` in the link `link` leads to, `..` taken by the text.
-fn resolved(link: &[u8], target: &[u8]) -> Vec<u8> {
+fn resolve_link_target(link: &[u8], target: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = link
         .split(|b| *b == b'/')
         .filter(|p| !p.is_empty())
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn targets_are_resolved_from_the_links_directory() {
-        assert_eq!(resolved(b"/t/a/l", b"../f"), b"/t/f");
-        assert_eq!(resolved(b"/t/l", b"b/./c"), b"/t/b/c");
-        assert_eq!(resolved(b"/l", b"."), b"/");
+        assert_eq!(resolve_link_target(b"/t/a/l", b"../f"), b"/t/f");
+        assert_eq!(resolve_link_target(b"/t/l", b"b/./c"), b"/t/b/c");
+        assert_eq!(resolve_link_target(b"/l", b"."), b"/");
     }
 }

@@ -16,7 +16,7 @@ use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::tree::{DirectoryTree, check_name, check_sendable, join};
+use crate::tree::{DirectoryTree, check_name, check_sendable, join_path};
 use crate::{CopyEvent, CopyFailure, Exit};
 
 mod conflicts;
@@ -25,9 +25,9 @@ mod expand;
 mod paths;
 
 pub(crate) use create::{make_directory, make_link, make_with_parents};
-use expand::{FoundSource, expand};
-pub(crate) use paths::same_place;
-use paths::{inside, name_of};
+use expand::{FoundSource, expand_source};
+pub(crate) use paths::is_same_file;
+use paths::{is_inside, last_component};
 
 /// One file to copy.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub(crate) struct PlannedLink {
     /// The one that is copied.
     pub(crate) source: Location,
     /// Where.
-    pub(crate) at: Location,
+    pub(crate) path: Location,
     /// Its target: a path relative to its directory.
     pub(crate) target: Vec<u8>,
 }
@@ -69,15 +69,15 @@ pub(crate) struct CopyPlan {
 /// What is at the destination.
 enum PlannedDestination {
     /// Standard output.
-    Pipe,
+    StandardOutput,
     /// A directory: sources go inside. `make`: it may not exist yet.
     Directory { at: Location, make: bool },
     /// A file or nothing.
-    Name { at: Location, exists: bool },
+    File { at: Location, exists: bool },
 }
 
 /// Reads all sources and the destination; errors are about the request as a whole.
-pub(crate) async fn plan(
+pub(crate) async fn make_plan(
     ctx: &BatchContext,
     sources: &[Location],
     destination: &Location,
@@ -87,10 +87,10 @@ pub(crate) async fn plan(
     // Side by side: most often they are on different machines.
     let looking = async {
         for source in sources {
-            match expand(ctx, source).await {
+            match expand_source(ctx, source).await {
                 Ok(more) => {
                     for one in more {
-                        plan.sort_in(one, source, &mut found);
+                        plan.add_source(one, source, &mut found);
                     }
                 }
                 Err(failure) => plan.failed.push((source.display(), failure)),
@@ -99,29 +99,29 @@ pub(crate) async fn plan(
         Ok(())
     };
     // Without a destination there is nothing to look for.
-    let (destination, ()) = tokio::try_join!(destination_of(ctx, destination), looking)?;
+    let (destination, ()) = tokio::try_join!(inspect_destination(ctx, destination), looking)?;
     if sources.len() > 1 || found.len() > 1 {
-        several_need_a_directory(&destination)?;
+        require_directory(&destination)?;
     }
     if let PlannedDestination::Directory { at, make: true } = &destination {
         plan.directories.push(at.clone());
     }
     for one in found {
-        plan.add(ctx, one, &destination).await;
+        plan.plan_source(ctx, one, &destination).await;
         ctx.observer.on_event(CopyEvent::Planned {
             files: plan.items.len() as u64,
             bytes: plan.items.iter().filter_map(|i| i.facts.size).sum(),
         });
     }
-    conflicts::check(&plan)?;
+    conflicts::check_conflicts(&plan)?;
     Ok(plan)
 }
 
-fn several_need_a_directory(destination: &PlannedDestination) -> Result<(), CopyFailure> {
+fn require_directory(destination: &PlannedDestination) -> Result<(), CopyFailure> {
     let at = match destination {
         PlannedDestination::Directory { .. } => return Ok(()),
-        PlannedDestination::Pipe => "standard output".to_owned(),
-        PlannedDestination::Name { at, .. } => at.display(),
+        PlannedDestination::StandardOutput => "standard output".to_owned(),
+        PlannedDestination::File { at, .. } => at.display(),
     };
     Err(CopyFailure::new(
         Exit::Usage,
@@ -129,24 +129,24 @@ fn several_need_a_directory(destination: &PlannedDestination) -> Result<(), Copy
     ))
 }
 
-async fn destination_of(
+async fn inspect_destination(
     ctx: &BatchContext,
     at: &Location,
 ) -> Result<PlannedDestination, CopyFailure> {
     if *at == Location::StandardStreams {
-        return Ok(PlannedDestination::Pipe);
+        return Ok(PlannedDestination::StandardOutput);
     }
     let (id, path, at) = (at.storage_id(), at.path(), at.clone());
     let slash = path.ends_with(b"/");
     if path == b"/" {
         return Ok(PlannedDestination::Directory { at, make: false });
     }
-    let path = paths::trimmed(path);
-    let mut session = ctx.session_for(&id, Some(path)).await?;
+    let path = paths::trim_trailing_slashes(path);
+    let mut session = ctx.session_for_path(&id, Some(path)).await?;
     let there = session.stat(path).await;
     match there {
         Err(failure) if failure.transient => return Err(failure),
-        _ => ctx.pool.give(&id, session),
+        _ => ctx.pool.release(&id, session),
     }
     Ok(match there {
         Ok(entry) if expand::is_directory(&entry) => {
@@ -154,7 +154,7 @@ async fn destination_of(
         }
         // Whatever is said about a path that is not shown, a store may still work.
         _ if slash => PlannedDestination::Directory { at, make: true },
-        there => PlannedDestination::Name {
+        there => PlannedDestination::File {
             at,
             exists: there.is_ok(),
         },
@@ -166,12 +166,12 @@ const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
 
 impl CopyPlan {
     /// Takes what `source` stands for, unless it is there already or unfinished and not named itself.
-    fn sort_in(&mut self, one: FoundSource, source: &Location, found: &mut Vec<FoundSource>) {
-        let unfinished = name_of(&one.at).is_some_and(|name| is_unfinished(&name));
-        if unfinished && one.at != *source {
-            self.skip(&one.at, UNFINISHED);
-        } else if found.iter().any(|other| other.at == one.at) {
-            self.skip(&one.at, "named twice");
+    fn add_source(&mut self, one: FoundSource, source: &Location, found: &mut Vec<FoundSource>) {
+        let unfinished = last_component(&one.location).is_some_and(|name| is_unfinished(&name));
+        if unfinished && one.location != *source {
+            self.skip(&one.location, UNFINISHED);
+        } else if found.iter().any(|other| other.location == one.location) {
+            self.skip(&one.location, "named twice");
         } else {
             found.push(one);
         }
@@ -182,18 +182,18 @@ impl CopyPlan {
     }
 
     /// Adds one source: a file, or with `-r` a tree.
-    async fn add(
+    async fn plan_source(
         &mut self,
         ctx: &BatchContext,
         found: FoundSource,
         destination: &PlannedDestination,
     ) {
-        let shown = found.at.display();
-        let added = if found.directory {
+        let shown = found.location.display();
+        let added = if found.is_directory {
             self.add_tree(ctx, &found, destination).await
         } else {
-            file_target(&found.at, destination)
-                .and_then(|target| self.add_file(found.at, target, found.facts))
+            file_destination(&found.location, destination)
+                .and_then(|target| self.add_file(found.location, target, found.facts))
         };
         if let Err(failure) = added {
             self.failed.push((shown, failure));
@@ -206,7 +206,7 @@ impl CopyPlan {
         destination: Location,
         facts: SourceFacts,
     ) -> Result<(), CopyFailure> {
-        if same_place(&source, &destination) {
+        if is_same_file(&source, &destination) {
             return Err(CopyFailure::new(
                 Exit::Usage,
                 format!(
@@ -217,7 +217,7 @@ impl CopyPlan {
             ));
         }
         if let Location::Remote { .. } = destination {
-            check_length(&destination)?;
+            check_name_length(&destination)?;
         }
         self.items.push(PlannedFile {
             source,
@@ -233,35 +233,38 @@ impl CopyPlan {
         found: &FoundSource,
         destination: &PlannedDestination,
     ) -> Result<(), CopyFailure> {
-        let shown = found.at.display();
+        let shown = found.location.display();
         if !ctx.options.recursive {
             let message = format!("{shown} is a directory: use -r to copy it with its content");
             return Err(CopyFailure::new(Exit::Usage, message));
         }
-        let top = tree_target(&found.at, destination)?;
-        if inside(&found.at, &top) {
+        let top = tree_destination(&found.location, destination)?;
+        if is_inside(&found.location, &top) {
             let message = format!("cannot copy {shown} into itself ({})", top.display());
             return Err(CopyFailure::new(Exit::Usage, message));
         }
-        let id = found.at.storage_id();
+        let id = found.location.storage_id();
         let mut session = ctx.session(&id).await?;
-        let path = paths::trimmed(found.at.path());
-        let tree = DirectoryTree::below(&mut *session, path, ctx.options.links).await?;
-        ctx.pool.give(&id, session);
-        self.graft(&found.at, &top, tree);
+        let path = paths::trim_trailing_slashes(found.location.path());
+        let tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
+        ctx.pool.release(&id, session);
+        self.add_tree_content(&found.location, &top, tree);
         Ok(())
     }
 
     /// Turns a tree's relative paths into items below both tops.
-    fn graft(&mut self, source: &Location, top: &Location, tree: DirectoryTree) {
-        let at = |relative: &[u8]| below(source, relative).display();
+    fn add_tree_content(&mut self, source: &Location, top: &Location, tree: DirectoryTree) {
+        let at = |relative: &[u8]| join_location(source, relative).display();
         self.directories.push(top.clone());
         for directory in &tree.directories {
-            self.directories.push(below(top, directory));
+            self.directories.push(join_location(top, directory));
         }
         for (relative, facts) in tree.files {
-            let (from, to) = (below(source, &relative), below(top, &relative));
-            if name_of(&from).is_some_and(|name| is_unfinished(&name)) {
+            let (from, to) = (
+                join_location(source, &relative),
+                join_location(top, &relative),
+            );
+            if last_component(&from).is_some_and(|name| is_unfinished(&name)) {
                 self.skip(&from, UNFINISHED);
                 continue;
             }
@@ -276,8 +279,8 @@ impl CopyPlan {
         }
         self.links
             .extend(tree.links.iter().map(|(r, target)| PlannedLink {
-                source: below(source, r),
-                at: below(top, r),
+                source: join_location(source, r),
+                path: join_location(top, r),
                 target: target.clone(),
             }));
         let skipped = tree.skipped.iter().map(|(r, why)| (at(r), why.clone()));
@@ -289,8 +292,8 @@ impl CopyPlan {
 
 /// Refuses a name that no file system has room for, before its bytes are moved under another one.
 /// Characters count: some servers' file systems do not count bytes.
-fn check_length(destination: &Location) -> Result<(), CopyFailure> {
-    let name = name_of(destination).unwrap_or_default();
+fn check_name_length(destination: &Location) -> Result<(), CopyFailure> {
+    let name = last_component(destination).unwrap_or_default();
     if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
         return Ok(());
     }
@@ -302,62 +305,62 @@ fn check_length(destination: &Location) -> Result<(), CopyFailure> {
 }
 
 /// Where a file goes.
-fn file_target(
+fn file_destination(
     source: &Location,
     destination: &PlannedDestination,
 ) -> Result<Location, CopyFailure> {
     match destination {
-        PlannedDestination::Pipe => Ok(Location::StandardStreams),
-        PlannedDestination::Name { at, .. } => Ok(at.clone()),
+        PlannedDestination::StandardOutput => Ok(Location::StandardStreams),
+        PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, .. } => {
-            let name = name_of(source).ok_or_else(|| {
+            let name = last_component(source).ok_or_else(|| {
                 let message = "standard input has no name: name the destination file";
                 CopyFailure::new(Exit::Usage, message)
             })?;
-            named(at, &name)
+            join_checked_name(at, &name)
         }
     }
 }
 
 /// Where a directory's content goes.
-fn tree_target(
+fn tree_destination(
     source: &Location,
     destination: &PlannedDestination,
 ) -> Result<Location, CopyFailure> {
     match destination {
-        PlannedDestination::Pipe => Err(CopyFailure::new(
+        PlannedDestination::StandardOutput => Err(CopyFailure::new(
             Exit::Usage,
             "a directory cannot go to standard output",
         )),
-        PlannedDestination::Name { at, exists: true } => Err(CopyFailure::new(
+        PlannedDestination::File { at, exists: true } => Err(CopyFailure::new(
             Exit::Usage,
             format!("{} is a file: a directory cannot replace it", at.display()),
         )),
-        PlannedDestination::Name { at, .. } => Ok(at.clone()),
+        PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, make: true } => Ok(at.clone()),
-        PlannedDestination::Directory { at, .. } => match name_of(source) {
+        PlannedDestination::Directory { at, .. } => match last_component(source) {
             // The root of a server, `.` and `..` have no name of their own: their content goes.
             None => Ok(at.clone()),
             Some(name) if check_name(&name).is_err() => Ok(at.clone()),
-            Some(name) => named(at, &name),
+            Some(name) => join_checked_name(at, &name),
         },
     }
 }
 
-fn named(directory: &Location, name: &[u8]) -> Result<Location, CopyFailure> {
+fn join_checked_name(directory: &Location, name: &[u8]) -> Result<Location, CopyFailure> {
     check_name(name)?;
     if matches!(directory, Location::Remote { .. }) {
         check_sendable(name)?;
     }
-    Ok(below(directory, name))
+    Ok(join_location(directory, name))
 }
 
 /// A location below a directory.
-pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
+pub(crate) fn join_location(top: &Location, relative: &[u8]) -> Location {
     match top {
         Location::StandardStreams => Location::StandardStreams,
         _ if relative.is_empty() => top.clone(),
-        _ => top.with_path(join(top.path(), relative)),
+        _ => top.with_path(join_path(top.path(), relative)),
     }
 }
 

@@ -10,7 +10,7 @@ fn local(path: impl Into<PathBuf>) -> Location {
 }
 
 async fn planned(ctx: &BatchContext, sources: &[Location], to: Location) -> CopyPlan {
-    plan(ctx, sources, &to).await.unwrap()
+    make_plan(ctx, sources, &to).await.unwrap()
 }
 
 fn destinations(plan: &CopyPlan) -> Vec<String> {
@@ -40,7 +40,7 @@ async fn rules_of_cp() {
     assert_eq!(destinations(&plan), [show("new/a")]);
     assert_eq!(plan.directories.len(), 1);
     let both = [local(top.join("a")), local(top.join("b"))];
-    let failure = super::plan(&ctx, &both, &local(top.join("x")))
+    let failure = make_plan(&ctx, &both, &local(top.join("x")))
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
@@ -98,7 +98,7 @@ async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
     let mut wanted = options();
     wanted.recursive = true;
     let sources: Vec<_> = sources.iter().map(|s| local(top.join(s))).collect();
-    let failure = plan(&context(wanted), &sources, &local(top.join(to)))
+    let failure = make_plan(&context(wanted), &sources, &local(top.join(to)))
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::Usage, "{failure}");
@@ -196,7 +196,7 @@ fn remote_files_in_each_others_way_refuse_the_plan_too() {
         ),
         (&[("/a/x", "ftp://h/x")], &["ftp://h/x/"]),
     ] {
-        let failure = conflicts::check(&plan(items, directories)).unwrap_err();
+        let failure = conflicts::check_conflicts(&plan(items, directories)).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage, "{items:?}");
         assert!(failure.message.contains("nothing was copied"), "{failure}");
     }
@@ -205,7 +205,7 @@ fn remote_files_in_each_others_way_refuse_the_plan_too() {
         [("/a/x", "ftp://u@h/x"), ("/b/x", "ftp://v@h/x")],
         [("ftp://g/2", "ftp://h/1"), ("ftp://g/1", "ftp://h/2")],
     ] {
-        conflicts::check(&plan(&items, &[])).unwrap();
+        conflicts::check_conflicts(&plan(&items, &[])).unwrap();
     }
 }
 
@@ -252,14 +252,14 @@ async fn trees_that_do_not_meet_in_a_file_become_one() {
 #[test]
 fn remote_places() {
     let at = |url: &str| Location::parse(url).unwrap();
-    assert!(same_place(&at("ftp://H/a/../b"), &at("ftp://h//b")));
-    assert!(!same_place(&at("ftp://h/b"), &at("ftp://h:2121/b")));
-    assert!(inside(&at("ftp://h/a"), &at("ftp://h/a/b")));
-    assert!(!inside(&at("ftp://h/a"), &at("ftp://h/ab")));
-    assert_eq!(name_of(&at("ftp://h/a/b/")), Some(b"b".to_vec()));
-    assert_eq!(name_of(&at("ftp://h/")), None);
+    assert!(is_same_file(&at("ftp://H/a/../b"), &at("ftp://h//b")));
+    assert!(!is_same_file(&at("ftp://h/b"), &at("ftp://h:2121/b")));
+    assert!(is_inside(&at("ftp://h/a"), &at("ftp://h/a/b")));
+    assert!(!is_inside(&at("ftp://h/a"), &at("ftp://h/ab")));
+    assert_eq!(last_component(&at("ftp://h/a/b/")), Some(b"b".to_vec()));
+    assert_eq!(last_component(&at("ftp://h/")), None);
     assert_eq!(
-        below(&at("ftp://h/d/"), b"x y").display(),
+        join_location(&at("ftp://h/d/"), b"x y").display(),
         "ftp://h/d/x%20y"
     );
     let directory = PlannedDestination::Directory {
@@ -267,5 +267,5 @@ fn remote_places() {
         make: false,
     };
     // A source named `..` has no name that could be created.
-    assert!(file_target(&at("ftp://h/a/.."), &directory).is_err());
+    assert!(file_destination(&at("ftp://h/a/.."), &directory).is_err());
 }

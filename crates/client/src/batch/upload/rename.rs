@@ -7,7 +7,7 @@ use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::super::BatchContext;
-use super::{StorageDestination, UploadFinish, facts};
+use super::{StorageDestination, UploadFinish, remote_file_facts};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
@@ -22,17 +22,17 @@ impl StorageDestination<'_> {
         modified: Option<Timestamp>,
         again: bool,
     ) -> Result<UploadFinish, CopyFailure> {
-        let Some(stored) = self.aside.clone() else {
-            self.date(session, modified).await?;
-            let kept = self.kept.take();
-            self.tidy(session, kept).await;
-            self.standing.forget_journal();
+        let Some(stored) = self.partial_path.clone() else {
+            self.set_modification_time(session, modified).await?;
+            let kept = self.verified_partial.take();
+            self.remove_leftover(session, kept).await;
+            self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
         let Err(refusal) = self.rename(session, &stored, modified).await else {
-            let replaced = self.replaced.take();
-            self.tidy(session, replaced).await;
-            self.standing.forget_journal();
+            let replaced = self.moved_aside.take();
+            self.remove_leftover(session, replaced).await;
+            self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
         let RenameFailure {
@@ -42,15 +42,15 @@ impl StorageDestination<'_> {
         if failure.transient {
             return Err(failure);
         }
-        if again && refused != RefusedRenameStep::RnfrRefused && is_impossible(&failure) {
+        if again && refused != RefusedRenameStep::RnfrRefused && is_name_too_long(&failure) {
             // Under this name it can never be; the source was there and unchanged a moment ago.
-            self.tidy(session, Some(stored)).await;
+            self.remove_leftover(session, Some(stored)).await;
             return Err(failure);
         }
         // A partial file that is gone was somebody else's doing; so is a name that stays taken.
         let gone = refused == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
         if !again || gone || refused == RefusedRenameStep::NewNameMayExist {
-            self.kept = Some(stored).filter(|_| !gone);
+            self.verified_partial = Some(stored).filter(|_| !gone);
             return Err(failure);
         }
         self.store_directly(ctx, stored, &failure);
@@ -58,17 +58,17 @@ impl StorageDestination<'_> {
     }
 
     /// Adds to a failure where the whole and verified file is, if it has not got its name.
-    pub(in super::super) fn explained(&self, mut failure: CopyFailure) -> CopyFailure {
+    pub(in super::super) fn explain_failure(&self, mut failure: CopyFailure) -> CopyFailure {
         if failure.transient {
             return failure;
         }
-        if let Some(kept) = &self.kept {
+        if let Some(kept) = &self.verified_partial {
             let kept = printable(kept);
             failure.message += &format!(
                 "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
             );
         }
-        if let Some(old) = &self.replaced {
+        if let Some(old) = &self.moved_aside {
             let old = printable(old);
             failure.message += &format!("; what had the name before is kept as {old}");
         }
@@ -77,14 +77,14 @@ impl StorageDestination<'_> {
 
     /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
     /// one stays is no failure of it.
-    async fn tidy(&self, session: &mut dyn Storage, path: Option<Vec<u8>>) {
+    async fn remove_leftover(&self, session: &mut dyn Storage, path: Option<Vec<u8>>) {
         if let Some(path) = path {
             let _ = session.remove(&path).await;
         }
     }
 
     /// The time of a file that has its name.
-    async fn date(
+    async fn set_modification_time(
         &self,
         session: &mut dyn Storage,
         modified: Option<Timestamp>,
@@ -114,7 +114,7 @@ impl StorageDestination<'_> {
         if !taken {
             return Err(refusal);
         }
-        if facts(session, self.path).await?.is_none() {
+        if remote_file_facts(session, self.path).await?.is_none() {
             // Nothing is there that could be in the way.
             return Err(RenameFailure {
                 refused_step: RefusedRenameStep::RntoRefused,
@@ -122,21 +122,21 @@ impl StorageDestination<'_> {
             });
         }
         let old = [stored, b".old"].concat();
-        if facts(session, &old).await?.is_some() {
+        if remote_file_facts(session, &old).await?.is_some() {
             // It may be the only one of its kind.
-            return Err(in_the_way(refusal, &old));
+            return Err(old_copy_in_the_way(refusal, &old));
         }
         match session.rename(self.path, &old, None).await {
             Err(lost) if lost.failure.transient => return Err(lost),
             Err(_) => return Err(refusal),
-            Ok(()) => self.replaced = Some(old.clone()),
+            Ok(()) => self.moved_aside = Some(old.clone()),
         }
         let Err(RenameFailure { failure, .. }) = session.rename(stored, self.path, None).await
         else {
             return Ok(());
         };
         if !failure.transient && session.rename(&old, self.path, None).await.is_ok() {
-            self.replaced = None;
+            self.moved_aside = None;
         }
         Err(RenameFailure {
             failure,
@@ -147,22 +147,22 @@ impl StorageDestination<'_> {
     /// From here on the bytes are stored under the final name; what is whole under the partial name
     /// stays until they are there.
     fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: &CopyFailure) {
-        ctx.pool.forbid_rename(&self.id);
+        ctx.pool.mark_no_rename(&self.id);
         ctx.warn(format!(
             "{} refuses to rename ({}): files are stored under their final names, also while they \
              are unfinished",
             self.id, refusal.message
         ));
-        self.aside = None;
-        self.kept = Some(stored);
-        self.standing.have = RangeSet::new();
-        self.marked = Arc::default();
-        self.standing.resumed = false;
+        self.partial_path = None;
+        self.verified_partial = Some(stored);
+        self.state.safe = RangeSet::new();
+        self.stored_ranges = Arc::default();
+        self.state.resumed = false;
     }
 }
 
 /// Adds to a refusal that `old`, an earlier copy's, keeps what has the name from being moved out of the way.
-fn in_the_way(mut refusal: RenameFailure, old: &[u8]) -> RenameFailure {
+fn old_copy_in_the_way(mut refusal: RenameFailure, old: &[u8]) -> RenameFailure {
     let old = printable(old);
     refusal.failure.message += &format!(
         "; {old}, which an earlier copy moved out of the way, is there: look at it, and remove or rename it"
@@ -171,6 +171,6 @@ fn in_the_way(mut refusal: RenameFailure, old: &[u8]) -> RenameFailure {
 }
 
 /// Whether the server's file system has no room for such a name.
-fn is_impossible(failure: &CopyFailure) -> bool {
+fn is_name_too_long(failure: &CopyFailure) -> bool {
     failure.message.to_lowercase().contains("name too long")
 }

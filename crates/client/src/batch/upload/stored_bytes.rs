@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use proto::ranges::RangeSet;
 
-use super::super::block_proof::{leave_end, prove};
-use super::super::checksums::{ChecksumEndpoint, partial_algorithm, spots_agree};
-use super::super::resume::{PartialLeftover, is_all, usable};
+use super::super::block_proof::{exclude_tail, prove_blocks};
+use super::super::checksums::{ChecksumEndpoint, common_range_algorithm, range_ends_agree};
+use super::super::resume::{PartialLeftover, is_whole_file, usable_ranges};
 use super::super::{BatchContext, PlannedFile, disk};
-use super::{RESUMABLE, StorageDestination, facts};
+use super::{MIN_RESUMABLE, StorageDestination, remote_file_facts};
 use crate::CopyFailure;
 use crate::journal::{self, CopyIdentity, StoredRanges};
 use crate::partial::upload_journal_path;
@@ -27,23 +27,25 @@ impl StorageDestination<'_> {
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
         session.check_path(self.path)?;
-        self.has_sum = check.algorithm().is_some();
+        self.has_checksum = check.algorithm().is_some();
         if self.prepared {
             return self
-                .take_stock(identity.copy_length(), source, session)
+                .find_stored_bytes(identity.copy_length(), source, session)
                 .await;
         }
-        let wanted =
-            ctx.options.resume && !self.standing.distrust && self.aside.is_some() && self.goes_on;
+        let wanted = ctx.options.resume
+            && !self.state.ignore_leftovers
+            && self.partial_path.is_some()
+            && self.can_resume;
         let size = identity.copy_length();
         let journal = upload_journal_path(&identity.source, &identity.destination);
         let mut length = None;
         let before = journal.as_deref().and_then(journal::load);
-        self.refused |= wanted && before.is_some_and(|found| found.refused);
+        self.server_refused |= wanted && before.is_some_and(|found| found.server_refused);
         if wanted {
             length = self.partial_length(session).await?;
-            self.standing.have = self
-                .leftover(
+            self.state.safe = self
+                .usable_leftover(
                     ctx,
                     &identity,
                     (length, journal.as_deref()),
@@ -52,42 +54,46 @@ impl StorageDestination<'_> {
                 )
                 .await?;
         }
-        self.standing.resumed = !self.standing.have.is_empty();
-        self.refused &= self.standing.resumed;
-        identity.in_order &= !self.standing.resumed || is_all(&self.standing.have, length);
+        self.state.resumed = !self.state.safe.is_empty();
+        self.server_refused &= self.state.resumed;
+        identity.in_order &= !self.state.resumed || is_whole_file(&self.state.safe, length);
         self.in_order = identity.in_order;
         let from = self
-            .standing
+            .state
             .resumed
-            .then(|| StoredRanges::safe_only(self.standing.have.clone()));
+            .then(|| StoredRanges::safe_only(self.state.safe.clone()));
         // Without a place for it, the copy goes on without a journal.
-        self.standing.journal = match journal.filter(|_| self.goes_on) {
-            Some(path) => disk::journal_of_upload(path, identity, from).await?,
+        self.state.journal = match journal.filter(|_| self.can_resume) {
+            Some(path) => disk::upload_journal(path, identity, from).await?,
             None => None,
         };
-        if let Some(journal) = self.standing.journal.as_mut().filter(|_| self.refused) {
+        if let Some(journal) = self.state.journal.as_mut().filter(|_| self.server_refused) {
             journal.mark_server_refused();
         }
-        if !self.standing.resumed {
-            self.clear_way(session, size).await?;
+        if !self.state.resumed {
+            self.remove_unused_leftover(session, size).await?;
         }
         self.prepared = true;
-        ctx.started(item, size, self.standing.have.byte_count());
+        ctx.report_started(item, size, self.state.safe.byte_count());
         Ok(())
     }
 
     /// A leftover that is not used must not be mistaken later for what this run has stored: where
     /// no checksum can tell them apart, it goes.
-    async fn clear_way(
+    async fn remove_unused_leftover(
         &self,
         session: &mut dyn Storage,
         size: Option<u64>,
     ) -> Result<(), CopyFailure> {
-        let large = size.is_none_or(|size| size >= RESUMABLE);
-        let Some(aside) = self.aside.as_ref().filter(|_| large && self.in_order) else {
+        let large = size.is_none_or(|size| size >= MIN_RESUMABLE);
+        let Some(aside) = self
+            .partial_path
+            .as_ref()
+            .filter(|_| large && self.in_order)
+        else {
             return Ok(());
         };
-        if !self.sums(session).await?.parts.is_empty() {
+        if !self.available_checksums(session).await?.ranges.is_empty() {
             return Ok(());
         }
         match session.remove(aside).await {
@@ -99,26 +105,28 @@ impl StorageDestination<'_> {
 
     /// After a failed attempt of this run: what the server said it stored, or in order, how far
     /// the file has come. An attempt that moved nothing changes nothing.
-    async fn take_stock(
+    async fn find_stored_bytes(
         &mut self,
         size: Option<u64>,
         (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
-        self.standing.have = self.safe()();
-        self.marked = Arc::default();
-        if !self.goes_on {
-            self.standing.have = RangeSet::new();
+        self.state.safe = self.safe_ranges()();
+        self.stored_ranges = Arc::default();
+        if !self.can_resume {
+            self.state.safe = RangeSet::new();
             return Ok(());
         }
         let moved = self.control.take().map_or(0, |control| control.bytes());
-        if std::mem::take(&mut self.cut) && !self.in_order {
-            return self.prove_rest(size, (source, sums), session).await;
+        if std::mem::take(&mut self.connection_lost) && !self.in_order {
+            return self
+                .prove_unmarked_bytes(size, (source, sums), session)
+                .await;
         }
         if !self.in_order || moved == 0 {
             return Ok(());
         }
-        let before = self.standing.have.prefix_len();
+        let before = self.state.safe.prefix_len();
         let path = self.store_path();
         let there = match session.stat(&path).await {
             Ok(entry) => entry.size.unwrap_or(0),
@@ -126,46 +134,48 @@ impl StorageDestination<'_> {
             Err(_) => 0,
         };
         // Anything else is not the file that this run was writing.
-        self.standing.have = RangeSet::new();
-        if there < RESUMABLE.max(before) || there > before.saturating_add(moved) {
+        self.state.safe = RangeSet::new();
+        if there < MIN_RESUMABLE.max(before) || there > before.saturating_add(moved) {
             return Ok(());
         }
         let mut stored = RangeSet::new();
         stored.insert(0, there);
-        let own = self.sums(session).await?;
+        let own = self.available_checksums(session).await?;
         let mut destination = ChecksumEndpoint::Named {
             storage: session,
             path: &path,
             origin: 0,
         };
-        let same = match partial_algorithm(&[sums, &own]) {
-            Some(algorithm) => spots_agree(source, &mut destination, algorithm, &stored).await?,
+        let same = match common_range_algorithm(&[sums, &own]) {
+            Some(algorithm) => {
+                range_ends_agree(source, &mut destination, algorithm, &stored).await?
+            }
             None => true,
         };
         if same {
-            self.standing.have.insert(0, before);
-            self.weigh(&stored, &TransferConfirmation::default(), size);
+            self.state.safe.insert(0, before);
+            self.record_failed_attempt(&stored, &TransferConfirmation::default(), size);
         }
         Ok(())
     }
 
     /// Out of order, the markers of a server tell less than it has stored: looks for the rest.
-    async fn prove_rest(
+    async fn prove_unmarked_bytes(
         &mut self,
         size: Option<u64>,
         (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
-        if self.aside.is_none() || self.refused {
+        if self.partial_path.is_none() || self.server_refused {
             return Ok(());
         }
-        let own = self.sums(session).await?;
-        let Some(algorithm) = partial_algorithm(&[sums, &own]) else {
+        let own = self.available_checksums(session).await?;
+        let Some(algorithm) = common_range_algorithm(&[sums, &own]) else {
             return Ok(());
         };
         let length = self.partial_length(session).await?.unwrap_or(0);
         // What is longer is not the file that this run was writing.
-        if length < RESUMABLE || size.is_none_or(|size| length > size) {
+        if length < MIN_RESUMABLE || size.is_none_or(|size| length > size) {
             return Ok(());
         }
         let path = self.store_path();
@@ -174,16 +184,16 @@ impl StorageDestination<'_> {
             path: &path,
             origin: 0,
         };
-        let told = self.standing.have.clone();
-        let mut all = prove(told, length, algorithm, source, &mut destination).await?;
-        if all != self.standing.have {
-            leave_end(&mut all, size);
-            self.standing.have.extend(&all);
+        let told = self.state.safe.clone();
+        let mut all = prove_blocks(told, length, algorithm, source, &mut destination).await?;
+        if all != self.state.safe {
+            exclude_tail(&mut all, size);
+            self.state.safe.extend(&all);
         }
         Ok(())
     }
 
-    async fn leftover(
+    async fn usable_leftover(
         &self,
         ctx: &BatchContext,
         identity: &CopyIdentity,
@@ -199,23 +209,24 @@ impl StorageDestination<'_> {
             identity,
             length,
             journal,
-            shown: &self.shown,
-            judged: self.has_sum,
+            display_name: &self.display_name,
+            has_checksum: self.has_checksum,
         };
-        let own = self.sums(session).await?;
+        let own = self.available_checksums(session).await?;
         let mut destination = ChecksumEndpoint::Named {
             storage: session,
             path: &path,
             origin: 0,
         };
-        let mut safe = usable(ctx, &leftover, &[sums, &own], source, &mut destination).await?;
-        leave_end(&mut safe, identity.copy_length());
+        let mut safe =
+            usable_ranges(ctx, &leftover, &[sums, &own], source, &mut destination).await?;
+        exclude_tail(&mut safe, identity.copy_length());
         Ok(safe)
     }
 
     /// Length of what is there under the partial name, if anything is.
     async fn partial_length(&self, session: &mut dyn Storage) -> Result<Option<u64>, CopyFailure> {
-        let there = facts(session, &self.store_path()).await?;
+        let there = remote_file_facts(session, &self.store_path()).await?;
         Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))
     }
 }

@@ -15,30 +15,30 @@ use ureq::{Agent, Error, Proxy, ProxyProtocol};
 use crate::{CopyFailure, Exit};
 
 /// Bytes that are received, or sent, at a time.
-const STEP: usize = 256 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 /// Longest header of a reply, bytes.
-const LONGEST_HEADER: usize = 64 << 10;
+const MAX_RESPONSE_HEADER: usize = 64 << 10;
 
 /// A client whose connections, one at a time, `dialer` makes.
 ///
 /// # Errors
 /// `Unreachable`: no certificate authority is known, or the proxy of the environment is none.
-pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
+pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
     let mut tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()));
     if secure {
-        tls = tls.root_certs(RootCerts::Specific(Arc::clone(authorities()?)));
+        tls = tls.root_certs(RootCerts::Specific(Arc::clone(certificate_authorities()?)));
     }
     let config = Agent::config_builder()
         .tls_config(tls.build())
-        .proxy(proxy(secure)?)
+        .proxy(environment_proxy(secure)?)
         .http_status_as_error(false)
         .max_redirects(0)
         .allow_non_standard_methods(true)
-        .max_response_header_size(LONGEST_HEADER)
-        .input_buffer_size(STEP)
-        .output_buffer_size(STEP)
+        .max_response_header_size(MAX_RESPONSE_HEADER)
+        .input_buffer_size(BUFFER_BYTES)
+        .output_buffer_size(BUFFER_BYTES)
         .max_idle_connections(1)
         .max_idle_connections_per_host(1)
         .accept_encoding("identity")
@@ -56,7 +56,7 @@ pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFai
 }
 
 /// The system's certificate authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-fn authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
+fn certificate_authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
     static KNOWN: OnceLock<Arc<Vec<Certificate<'static>>>> = OnceLock::new();
     let known = KNOWN.get_or_init(|| {
         let found = rustls_native_certs::load_native_certs();
@@ -81,7 +81,7 @@ fn authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure>
 
 /// The proxy that the environment names for a scheme, as curl and wget read it. HTTP_PROXY in upper
 /// case is left alone: a web server makes it of a request's header.
-fn proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
+fn environment_proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
     let names: &[&str] = match secure {
         true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
         false => &["http_proxy", "all_proxy", "ALL_PROXY"],

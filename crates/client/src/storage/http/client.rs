@@ -16,22 +16,22 @@ use crate::credentials::Credential;
 use crate::{CopyFailure, Exit};
 
 /// Most redirects of one request.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 /// Bytes of a body that nobody wants, read so that the connection can be kept.
-const MOST_SKIPPED: u64 = 64 << 10;
+const MAX_DISCARDED_BODY: u64 = 64 << 10;
 
 /// Who is asked first, and with which login.
 #[derive(Clone)]
 pub(super) struct HttpOrigin {
     /// The root of the server.
-    pub(super) target: HttpUrl,
+    pub(super) root_url: HttpUrl,
     /// Authorization, for this origin only.
-    login: Option<HeaderValue>,
+    authorization: Option<HeaderValue>,
 }
 
 impl std::fmt::Debug for HttpOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.target.fmt(f)
+        self.root_url.fmt(f)
     }
 }
 
@@ -71,7 +71,10 @@ impl HttpOrigin {
                 return Err(CopyFailure::new(Exit::Usage, message));
             }
         };
-        Ok(Self { target, login })
+        Ok(Self {
+            root_url: target,
+            authorization: login,
+        })
     }
 }
 
@@ -80,11 +83,11 @@ pub(super) struct HttpRequest<'a> {
     /// `GET`
     pub(super) method: &'a str,
     /// Of this.
-    pub(super) target: &'a HttpUrl,
+    pub(super) url: &'a HttpUrl,
     /// Further fields.
-    pub(super) fields: &'a [(&'a str, String)],
+    pub(super) headers: &'a [(&'a str, String)],
     /// `read http://host/f`, for messages.
-    pub(super) doing: &'a str,
+    pub(super) action: &'a str,
 }
 
 /// A body to be sent.
@@ -101,7 +104,7 @@ pub(super) enum HttpRequestBody<'b> {
 pub(super) struct HttpResponse {
     response: Response<Body>,
     /// Who gave it, after redirects.
-    pub(super) target: HttpUrl,
+    pub(super) url: HttpUrl,
 }
 
 impl HttpResponse {
@@ -110,13 +113,13 @@ impl HttpResponse {
     }
 
     /// A field by its lower-case name, the first of several; `None` also where it is no text.
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         let value = self.response.headers().get(name)?;
         value.to_str().ok().map(str::trim)
     }
 
     /// All fields that are text, lower-case names.
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.response.headers().iter();
         fields.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
     }
@@ -131,8 +134,8 @@ impl HttpResponse {
     }
 
     /// Reads what nobody wants, if it is little: the connection is kept then.
-    pub(super) fn skip(self) {
-        let mut rest = self.into_body().take(MOST_SKIPPED);
+    pub(super) fn discard_body(self) {
+        let mut rest = self.into_body().take(MAX_DISCARDED_BODY);
         let _ = std::io::copy(&mut rest, &mut std::io::sink());
     }
 }
@@ -140,7 +143,7 @@ impl HttpResponse {
 /// Asks one thing after the other.
 #[derive(Debug)]
 pub(super) struct HttpClient {
-    home: HttpOrigin,
+    origin: HttpOrigin,
     pub(super) dialer: Arc<Dialer>,
     /// For `http:` and for `https:`, once needed.
     agents: [Option<Agent>; 2],
@@ -153,7 +156,7 @@ impl HttpClient {
         let dialer = Dialer::new(settings);
         let dialer = dialer.map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         Ok(Self {
-            home: home.clone(),
+            origin: home.clone(),
             dialer,
             agents: [None, None],
         })
@@ -164,72 +167,75 @@ impl HttpClient {
     ///
     /// # Errors
     /// By their class; transient where a connection was lost.
-    pub(super) fn ask(
+    pub(super) fn send(
         &mut self,
         ask: &HttpRequest<'_>,
         mut payload: HttpRequestBody<'_>,
     ) -> Result<HttpResponse, CopyFailure> {
-        let mut target = ask.target.clone();
-        for _ in 0..=MOST_REDIRECTS {
+        let mut target = ask.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
             let sent = match &mut payload {
-                HttpRequestBody::Empty => self.run(ask, &target, ()),
-                HttpRequestBody::Text(text) => self.run(ask, &target, *text),
+                HttpRequestBody::Empty => self.send_once(ask, &target, ()),
+                HttpRequestBody::Text(text) => self.send_once(ask, &target, *text),
                 HttpRequestBody::Bytes(bytes) => {
-                    self.run(ask, &target, SendBody::from_reader(*bytes))
+                    self.send_once(ask, &target, SendBody::from_reader(*bytes))
                 }
             };
             let response = sent?;
             let status = response.status().as_u16();
-            let reply = HttpResponse { response, target };
+            let reply = HttpResponse {
+                response,
+                url: target,
+            };
             let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
-            let Some(location) = reply.field("location").filter(|_| is_redirect) else {
+            let Some(location) = reply.header("location").filter(|_| is_redirect) else {
                 return Ok(reply);
             };
             if !matches!(payload, HttpRequestBody::Empty) {
                 let message = format!(
                     "cannot {}: the server leads elsewhere; write to that URL directly (HTTP {status})",
-                    ask.doing
+                    ask.action
                 );
                 return Err(CopyFailure::new(Exit::Protocol, message));
             }
-            let next = reply.target.resolve_redirect(location).map_err(|error| {
+            let next = reply.url.resolve_redirect(location).map_err(|error| {
                 let message = format!(
                     "cannot {}: the server leads elsewhere, but {error}",
-                    ask.doing
+                    ask.action
                 );
                 CopyFailure::new(Exit::Protocol, message)
             })?;
-            reply.skip();
+            reply.discard_body();
             target = next;
         }
-        let message = format!("cannot {}: the server leads in circles", ask.doing);
+        let message = format!("cannot {}: the server leads in circles", ask.action);
         Err(CopyFailure::new(Exit::Protocol, message))
     }
 
-    fn run(
+    fn send_once(
         &mut self,
         ask: &HttpRequest<'_>,
         to: &HttpUrl,
         body: impl ureq::AsSendBody,
     ) -> Result<Response<Body>, CopyFailure> {
         let mut request = Request::builder().method(ask.method).uri(to.uri());
-        for (name, value) in ask.fields {
+        for (name, value) in ask.headers {
             request = request.header(*name, value);
         }
-        if let Some(login) = &self.home.login
-            && to.is_same_origin(&self.home.target)
+        if let Some(login) = &self.origin.authorization
+            && to.is_same_origin(&self.origin.root_url)
         {
             request = request.header("authorization", login);
         }
         let request = request.body(body).map_err(|_| {
-            let message = format!("cannot {}: it cannot be told over HTTP", ask.doing);
+            let message = format!("cannot {}: it cannot be told over HTTP", ask.action);
             CopyFailure::new(Exit::Usage, message)
         })?;
         let agent = self.agent(to.secure)?;
         let answered = agent.run(request);
         answered.map_err(|error| {
             let own = self.dialer.take_failure();
-            errors::of_error(ask.doing, &error, own.as_ref())
+            errors::request_failure(ask.action, &error, own.as_ref())
         })
     }
 
@@ -237,7 +243,7 @@ impl HttpClient {
         let kept = &mut self.agents[usize::from(secure)];
         match kept {
             Some(agent) => Ok(agent.clone()),
-            None => Ok(kept.insert(agent::agent(&self.dialer, secure)?).clone()),
+            None => Ok(kept.insert(agent::new_agent(&self.dialer, secure)?).clone()),
         }
     }
 }

@@ -7,14 +7,16 @@ use super::client::HttpResponse;
 use crate::{CopyFailure, Exit};
 
 /// The failure that a status stands for; `doing`: `read http://host/f`.
-pub(super) fn of_status(doing: &str, reply: &HttpResponse) -> CopyFailure {
+pub(super) fn status_failure(doing: &str, reply: &HttpResponse) -> CopyFailure {
     let status = reply.status();
     let failed = |exit, why: &str| {
         let message = format!("cannot {doing}: {why} (HTTP {status})");
         CopyFailure::new(exit, message)
     };
     let later = |why: &str| {
-        let after = reply.field("retry-after").filter(|after| is_plain(after));
+        let after = reply
+            .header("retry-after")
+            .filter(|after| is_printable(after));
         let after = after.map_or_else(String::new, |after| {
             format!(", which says Retry-After: {after}")
         });
@@ -66,27 +68,27 @@ pub(super) fn of_status(doing: &str, reply: &HttpResponse) -> CopyFailure {
 }
 
 /// Words of a peer that are fit to be shown.
-fn is_plain(text: &str) -> bool {
+fn is_printable(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
 }
 
 /// The failure of a request that got no answer, or whose answer broke off.
-pub(super) fn of_error(doing: &str, error: &Error, own: Option<&DataError>) -> CopyFailure {
+pub(super) fn request_failure(doing: &str, error: &Error, own: Option<&DataError>) -> CopyFailure {
     if let Some(own) = own {
-        return of_data(doing, own);
+        return data_failure(doing, own);
     }
     match error {
         Error::Io(inner) => match inner
             .get_ref()
             .and_then(|e| e.downcast_ref::<rustls::Error>())
         {
-            Some(tls) => of_tls(doing, tls),
+            Some(tls) => tls_failure(doing, tls),
             None => CopyFailure::transient(
                 Exit::Unreachable,
                 format!("cannot {doing}: the connection was lost: {inner}"),
             ),
         },
-        Error::Rustls(tls) => of_tls(doing, tls),
+        Error::Rustls(tls) => tls_failure(doing, tls),
         Error::HostNotFound => CopyFailure::new(
             Exit::Unreachable,
             format!("cannot {doing}: the server's name is unknown; is it spelled right?"),
@@ -108,7 +110,7 @@ pub(super) fn of_error(doing: &str, error: &Error, own: Option<&DataError>) -> C
     }
 }
 
-fn of_tls(doing: &str, error: &rustls::Error) -> CopyFailure {
+fn tls_failure(doing: &str, error: &rustls::Error) -> CopyFailure {
     use rustls::CertificateError as Certificate;
     let hint = match error {
         rustls::Error::InvalidCertificate(Certificate::UnknownIssuer) => {
@@ -129,7 +131,7 @@ fn of_tls(doing: &str, error: &rustls::Error) -> CopyFailure {
     CopyFailure::new(Exit::Unreachable, message.replace(['\r', '\n'], " "))
 }
 
-fn of_data(doing: &str, error: &DataError) -> CopyFailure {
+fn data_failure(doing: &str, error: &DataError) -> CopyFailure {
     match error {
         DataError::Aborted => CopyFailure::new(Exit::Interrupted, "interrupted"),
         DataError::Stalled { seconds } => CopyFailure::transient(

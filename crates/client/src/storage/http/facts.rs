@@ -13,44 +13,44 @@ use super::client::HttpResponse;
 #[derive(Debug, Clone)]
 pub(super) struct HttpFileFacts {
     /// Where redirects led.
-    pub(super) target: HttpUrl,
+    pub(super) url: HttpUrl,
     pub(super) size: Option<u64>,
     /// Strong entity tag, as told.
     pub(super) etag: Option<String>,
     /// Last-Modified, as told.
     pub(super) modified: Option<String>,
     /// Parts can be asked for.
-    pub(super) ranges: bool,
+    pub(super) accepts_ranges: bool,
     /// Checksums of the whole, lower-case hex.
-    pub(super) sums: Vec<(ChecksumAlgorithm, String)>,
+    pub(super) checksums: Vec<(ChecksumAlgorithm, String)>,
 }
 
 impl HttpFileFacts {
     /// Of an answer to HEAD, or to GET of the first byte.
-    pub(super) fn of(reply: &HttpResponse) -> Self {
+    pub(super) fn from_response(reply: &HttpResponse) -> Self {
         let partial = reply.status() == 206;
-        let told = reply.field("content-range").and_then(ContentRange::parse);
+        let told = reply.header("content-range").and_then(ContentRange::parse);
         let size = match partial {
             true => told.and_then(|told| told.complete_length),
-            false => reply.field("content-length").and_then(parse_number),
+            false => reply.header("content-length").and_then(parse_number),
         };
-        let accepts = reply.field("accept-ranges");
-        let text = |name: &str| reply.field(name).map(str::to_owned);
+        let accepts = reply.header("accept-ranges");
+        let text = |name: &str| reply.header(name).map(str::to_owned);
         Self {
-            target: reply.target.clone(),
+            url: reply.url.clone(),
             size,
             etag: text("etag").filter(|etag| is_strong_etag(etag)),
             modified: text("last-modified").filter(|told| date::parse(told).is_some()),
-            ranges: partial || accepts.is_some_and(|how| how.eq_ignore_ascii_case("bytes")),
-            sums: digest::checksums_from_fields(reply.fields(), partial),
+            accepts_ranges: partial || accepts.is_some_and(|how| how.eq_ignore_ascii_case("bytes")),
+            checksums: digest::checksums_from_fields(reply.headers(), partial),
         }
     }
 
     /// Whether an answer is about the same bytes, as far as it tells.
-    pub(super) fn is_same(&self, reply: &HttpResponse) -> bool {
-        match (&self.etag, reply.field("etag")) {
+    pub(super) fn matches(&self, reply: &HttpResponse) -> bool {
+        match (&self.etag, reply.header("etag")) {
             (Some(known), Some(told)) => known == told,
-            _ => match (&self.modified, reply.field("last-modified")) {
+            _ => match (&self.modified, reply.header("last-modified")) {
                 (Some(known), Some(told)) => known == told,
                 _ => true,
             },

@@ -14,7 +14,7 @@ use crate::{CopyFailure, Exit};
 
 /// HEAD; where that is refused or tells too little, GET of the first byte; where that is, too, and it may be a directory,
 /// PROPFIND.
-pub(super) fn look(
+pub(super) fn stat_resource(
     caller: &mut HttpClient,
     named: &HttpUrl,
     directory: &HttpUrl,
@@ -27,21 +27,21 @@ pub(super) fn look(
     let ask = |method, fields: &[(&str, String)], caller: &mut HttpClient| {
         let ask = HttpRequest {
             method,
-            target: named,
-            fields,
-            doing: &doing,
+            url: named,
+            headers: fields,
+            action: &doing,
         };
-        caller.ask(&ask, HttpRequestBody::Empty)
+        caller.send(&ask, HttpRequestBody::Empty)
     };
     let mut reply = ask("HEAD", &fields, caller)?;
     // Of an empty file Apache tells no length here.
     let is_silent = reply.status() == 200
-        && reply.field("content-length").is_none()
-        && reply.field("accept-ranges").is_some();
+        && reply.header("content-length").is_none()
+        && reply.header("accept-ranges").is_some();
     if (is_silent || matches!(reply.status(), 400 | 403 | 405 | 501)) && !named.has_trailing_slash()
     {
         fields.push(("range", "bytes=0-0".to_owned()));
-        reply.skip();
+        reply.discard_body();
         reply = ask("GET", &fields, caller)?;
         // An empty file has no first byte.
         if reply.status() == 416 {
@@ -49,11 +49,11 @@ pub(super) fn look(
             reply = ask("GET", &fields, caller)?;
         }
     }
-    let is_directory = named.has_trailing_slash() || reply.target.has_trailing_slash();
+    let is_directory = named.has_trailing_slash() || reply.url.has_trailing_slash();
     match reply.status() {
         200 | 204 | 206 => {
-            let seen = HttpFileFacts::of(&reply);
-            reply.skip();
+            let seen = HttpFileFacts::from_response(&reply);
+            reply.discard_body();
             let kind = if is_directory {
                 EntryKind::Dir
             } else {
@@ -62,15 +62,15 @@ pub(super) fn look(
             Ok((seen, kind))
         }
         403..=405 if is_directory => {
-            let failure = errors::of_status(&doing, &reply);
-            let seen = HttpFileFacts::of(&reply);
-            reply.skip();
+            let failure = errors::status_failure(&doing, &reply);
+            let seen = HttpFileFacts::from_response(&reply);
+            reply.discard_body();
             match propfind(caller, directory, "0") {
                 Ok(_) => Ok((seen, EntryKind::Dir)),
                 Err(_) => Err(failure),
             }
         }
-        _ => Err(errors::of_status(&doing, &reply)),
+        _ => Err(errors::status_failure(&doing, &reply)),
     }
 }
 
@@ -83,14 +83,14 @@ pub(super) fn propfind(
     let doing = format!("list {target}");
     let ask = HttpRequest {
         method: "PROPFIND",
-        target,
-        fields: &[
+        url: target,
+        headers: &[
             ("depth", depth.to_owned()),
             ("content-type", "application/xml; charset=utf-8".to_owned()),
         ],
-        doing: &doing,
+        action: &doing,
     };
-    let reply = caller.ask(&ask, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
+    let reply = caller.send(&ask, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
     match reply.status() {
         207 => {}
         200..=299 | 405 | 501 => {
@@ -102,7 +102,7 @@ pub(super) fn propfind(
                 ),
             ));
         }
-        _ => return Err(errors::of_status(&doing, &reply)),
+        _ => return Err(errors::status_failure(&doing, &reply)),
     }
     let mut body = Vec::new();
     reply
@@ -111,7 +111,7 @@ pub(super) fn propfind(
         .read_to_end(&mut body)
         .map_err(|e| {
             let own = caller.dialer.take_failure();
-            errors::of_error(&doing, &ureq::Error::Io(e), own.as_ref())
+            errors::request_failure(&doing, &ureq::Error::Io(e), own.as_ref())
         })?;
     multistatus::parse(&body).map_err(|error| {
         CopyFailure::new(

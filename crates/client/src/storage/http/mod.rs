@@ -38,24 +38,24 @@ use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 use client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody};
 use facts::HttpFileFacts;
-use lookup::{look, propfind};
-use ranges::{HttpFile, receive};
+use lookup::{propfind, stat_resource};
+use ranges::{HttpFile, receive_file};
 
 /// Connections that are kept for the next file.
-const MOST_KEPT: usize = 64;
+const MAX_IDLE_CLIENTS: usize = 64;
 
 /// An HTTP server, and the requests that are made of it.
 #[derive(Debug)]
 pub(crate) struct HttpStorage {
     name: String,
-    home: HttpOrigin,
+    origin: HttpOrigin,
     settings: TransferSettings,
     /// Away while a request is made.
-    caller: Option<HttpClient>,
+    client: Option<HttpClient>,
     /// Of the streams of earlier files.
-    kept: Vec<HttpClient>,
+    idle_clients: Vec<HttpClient>,
     /// The file that was looked at last.
-    seen: Option<(Vec<u8>, HttpFileFacts)>,
+    last_facts: Option<(Vec<u8>, HttpFileFacts)>,
     /// Learned of the last connection.
     rtt: Duration,
 }
@@ -78,24 +78,24 @@ impl HttpStorage {
         settings.options.stall = timeout;
         Ok(Self {
             name: target.authority(),
-            home: HttpOrigin::new(target.with_path(b"/"), credential)?,
+            origin: HttpOrigin::new(target.with_path(b"/"), credential)?,
             settings,
-            caller: None,
-            kept: Vec::new(),
-            seen: None,
+            client: None,
+            idle_clients: Vec::new(),
+            last_facts: None,
             rtt: Duration::ZERO,
         })
     }
 
-    fn at(&self, path: &[u8]) -> HttpUrl {
-        self.home.target.with_path(path)
+    fn url_for(&self, path: &[u8]) -> HttpUrl {
+        self.origin.root_url.with_path(path)
     }
 
     /// The same as a directory.
-    fn directory(&self, path: &[u8]) -> HttpUrl {
+    fn directory_url(&self, path: &[u8]) -> HttpUrl {
         match path.last() {
-            Some(b'/') => self.at(path),
-            _ => self.at(&[path, b"/"].concat()),
+            Some(b'/') => self.url_for(path),
+            _ => self.url_for(&[path, b"/"].concat()),
         }
     }
 
@@ -104,9 +104,9 @@ impl HttpStorage {
         &mut self,
         work: impl FnOnce(&mut HttpClient) -> Result<T, CopyFailure> + Send + 'static,
     ) -> Result<T, CopyFailure> {
-        let mut caller = match self.caller.take() {
+        let mut caller = match self.client.take() {
             Some(caller) => caller,
-            None => HttpClient::new(&self.home, &self.settings)?,
+            None => HttpClient::new(&self.origin, &self.settings)?,
         };
         let mut guard = StopDialerOnDrop(Some(Arc::clone(&caller.dialer)));
         let done = tokio::task::spawn_blocking(move || {
@@ -118,12 +118,12 @@ impl HttpStorage {
             .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         guard.0 = None;
         self.rtt = caller.dialer.rtt().unwrap_or(self.rtt);
-        self.caller = Some(caller);
+        self.client = Some(caller);
         done
     }
 
     /// One request without a body, whose answer must be a success.
-    async fn order(
+    async fn send_command(
         &mut self,
         method: &'static str,
         target: HttpUrl,
@@ -131,18 +131,18 @@ impl HttpStorage {
         what: &str,
     ) -> Result<u16, (u16, CopyFailure)> {
         let doing = format!("{what} {target}");
-        self.seen = None;
+        self.last_facts = None;
         let done = self.blocking(move |caller| {
             let ask = HttpRequest {
                 method,
-                target: &target,
-                fields: &fields,
-                doing: &doing,
+                url: &target,
+                headers: &fields,
+                action: &doing,
             };
-            let reply = caller.ask(&ask, HttpRequestBody::Empty)?;
+            let reply = caller.send(&ask, HttpRequestBody::Empty)?;
             let status = reply.status();
-            let failure = errors::of_status(&doing, &reply);
-            reply.skip();
+            let failure = errors::status_failure(&doing, &reply);
+            reply.discard_body();
             Ok(match status {
                 200 | 201 | 204 => Ok(status),
                 _ => Err((status, failure)),
@@ -152,28 +152,28 @@ impl HttpStorage {
     }
 
     /// Looks at a file or directory.
-    async fn look(&mut self, path: &[u8]) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
-        let named = self.at(path);
-        let directory = self.directory(path);
+    async fn stat_path(&mut self, path: &[u8]) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
+        let named = self.url_for(path);
+        let directory = self.directory_url(path);
         let (seen, kind) = self
-            .blocking(move |caller| look(caller, &named, &directory))
+            .blocking(move |caller| stat_resource(caller, &named, &directory))
             .await?;
-        self.seen = (kind == EntryKind::File).then(|| (path.to_vec(), seen.clone()));
+        self.last_facts = (kind == EntryKind::File).then(|| (path.to_vec(), seen.clone()));
         Ok((seen, kind))
     }
 
     /// Facts of a file: those seen before, else those of now.
-    async fn known(&mut self, path: &[u8]) -> Result<HttpFileFacts, CopyFailure> {
-        if let Some((at, seen)) = &self.seen
+    async fn file_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, CopyFailure> {
+        if let Some((at, seen)) = &self.last_facts
             && at == path
         {
             return Ok(seen.clone());
         }
-        match self.look(path).await? {
+        match self.stat_path(path).await? {
             (seen, EntryKind::File) => Ok(seen),
             _ => Err(CopyFailure::new(
                 Exit::Usage,
-                format!("{} is a directory", self.at(path)),
+                format!("{} is a directory", self.url_for(path)),
             )),
         }
     }
@@ -207,7 +207,7 @@ fn last_name(path: &[u8]) -> &[u8] {
 }
 
 /// The settings of a transfer.
-fn settings_of(spec: &TransferSpec, connect: Duration) -> TransferSettings {
+fn transfer_settings(spec: &TransferSpec, connect: Duration) -> TransferSettings {
     TransferSettings {
         options: spec.options.clone(),
         streams: usize::try_from(spec.streams.max(1)).unwrap_or(1),
@@ -217,7 +217,7 @@ fn settings_of(spec: &TransferSpec, connect: Duration) -> TransferSettings {
     }
 }
 
-fn attempt(report: TransferReport, spec: &TransferSpec) -> TransferAttempt {
+fn attempt_of(report: TransferReport, spec: &TransferSpec) -> TransferAttempt {
     TransferAttempt {
         streams: report.evidence.streams.max(1),
         buffers: spec.options.buffers,
@@ -238,26 +238,26 @@ impl Storage for HttpStorage {
             partial_writes: false,
             resumes_uploads: false,
             parallel: true,
-            any_order: true,
-            markers: false,
+            stores_any_order: true,
+            sends_markers: false,
             adapts_streams: false,
             checksums_while_storing: false,
             sets_time: false,
             third_party: None,
-            concurrency: 1,
-            is_here: false,
+            max_queries: 1,
+            is_local: false,
             rtt: self.rtt,
         }
     }
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        let (seen, kind) = self.look(path).await?;
+        let (seen, kind) = self.stat_path(path).await?;
         Ok(seen.entry(last_name(path), kind))
     }
 
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        let target = self.directory(path);
-        let own = self.at(path.strip_suffix(b"/").unwrap_or(path));
+        let target = self.directory_url(path);
+        let own = self.url_for(path.strip_suffix(b"/").unwrap_or(path));
         let mut parts = own.segments();
         parts.retain(|part| !part.is_empty());
         let resources = self
@@ -281,10 +281,14 @@ impl Storage for HttpStorage {
         &mut self,
         path: &[u8],
     ) -> Result<AvailableChecksums, CopyFailure> {
-        let seen = self.known(path).await?;
+        let seen = self.file_facts(path).await?;
         Ok(AvailableChecksums {
-            parts: Vec::new(),
-            whole: seen.sums.iter().map(|(algorithm, _)| *algorithm).collect(),
+            ranges: Vec::new(),
+            whole_files: seen
+                .checksums
+                .iter()
+                .map(|(algorithm, _)| *algorithm)
+                .collect(),
         })
     }
 
@@ -296,9 +300,9 @@ impl Storage for HttpStorage {
         path: &[u8],
     ) -> Result<String, CopyFailure> {
         // Asked again: the file may have changed since.
-        let (seen, _) = self.look(path).await?;
+        let (seen, _) = self.stat_path(path).await?;
         let is_whole = offset == 0 && (length.is_none() || length == seen.size);
-        let known = seen.sums.iter().find(|(known, _)| *known == algorithm);
+        let known = seen.checksums.iter().find(|(known, _)| *known == algorithm);
         match known.filter(|_| is_whole) {
             Some((_, sum)) => Ok(sum.clone()),
             None => Err(CopyFailure::new(
@@ -320,44 +324,45 @@ impl Storage for HttpStorage {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let seen = self.known(path).await?;
+        let facts = self.file_facts(path).await?;
         // What is seen now is what later requests must be of; the next file is looked at anew.
-        self.seen = None;
-        let named = self.at(path);
-        let doing = format!("read {named}");
-        if let (None, Some(told), Some(size)) = (spec.part, spec.size, seen.size)
-            && told != size
+        self.last_facts = None;
+        let requested_url = self.url_for(path);
+        let action = format!("read {requested_url}");
+        if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
+            && announced != size
         {
             let message =
-                format!("cannot {doing}: the file changed while it was copied; start over");
+                format!("cannot {action}: the file changed while it was copied; start over");
             return Err(CopyFailure::new(Exit::Integrity, message));
         }
-        let settings = settings_of(spec, self.settings.connect_timeout);
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.extend(self.caller.take());
+        let settings = transfer_settings(spec, self.settings.connect_timeout);
+        let mut idle_clients = std::mem::take(&mut self.idle_clients);
+        idle_clients.extend(self.client.take());
         let file = HttpFile {
-            home: self.home.clone(),
+            origin: self.origin.clone(),
             settings: settings.clone(),
-            named,
-            alone: !seen.ranges,
-            seen,
-            doing,
-            kept: Mutex::new(kept),
+            requested_url,
+            single_reader: !facts.accepts_ranges,
+            facts,
+            action,
+            idle_clients: Mutex::new(idle_clients),
             ignores_ranges: AtomicBool::new(false),
         };
         let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
         let (running, asked) = (Arc::clone(control), spec.clone());
-        let moved =
-            tokio::task::spawn_blocking(move || receive(file, &sink, &asked, &settings, &running));
+        let moved = tokio::task::spawn_blocking(move || {
+            receive_file(file, &sink, &asked, &settings, &running)
+        });
         let (file, moved) = moved
             .await
             .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         guard.0 = None;
-        let kept = file.kept.into_inner();
-        self.kept = kept.unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.kept.truncate(MOST_KEPT);
-        self.caller = self.kept.pop();
-        moved.map(|report| attempt(report, spec))
+        let idle_clients = file.idle_clients.into_inner();
+        self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.idle_clients.truncate(MAX_IDLE_CLIENTS);
+        self.client = self.idle_clients.pop();
+        moved.map(|report| attempt_of(report, spec))
     }
 
     async fn store(
@@ -367,10 +372,10 @@ impl Storage for HttpStorage {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let target = self.at(path);
-        let settings = settings_of(spec, self.settings.connect_timeout);
+        let target = self.url_for(path);
+        let settings = transfer_settings(spec, self.settings.connect_timeout);
         let (running, asked) = (Arc::clone(control), spec.clone());
-        self.seen = None;
+        self.last_facts = None;
         let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
         let report = self
             .blocking(move |caller| {
@@ -378,15 +383,15 @@ impl Storage for HttpStorage {
             })
             .await;
         guard.0 = None;
-        report.map(|report| attempt(report, spec))
+        report.map(|report| attempt_of(report, spec))
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        let target = self.directory(path);
-        match self.order("MKCOL", target, Vec::new(), "make").await {
+        let target = self.directory_url(path);
+        match self.send_command("MKCOL", target, Vec::new(), "make").await {
             Ok(_) => Ok(true),
             // RFC 4918 §9.3.1: only where nothing is; a server without WebDAV says the same.
-            Err((405, failure)) => match self.look(path).await {
+            Err((405, failure)) => match self.stat_path(path).await {
                 Ok((_, EntryKind::Dir)) => Ok(false),
                 _ => Err(failure),
             },
@@ -395,17 +400,21 @@ impl Storage for HttpStorage {
     }
 
     async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let target = self.at(path);
-        let done = self.order("DELETE", target, Vec::new(), "remove").await;
+        let target = self.url_for(path);
+        let done = self
+            .send_command("DELETE", target, Vec::new(), "remove")
+            .await;
         done.map(|_| ()).map_err(|(_, failure)| failure)
     }
 
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let target = match self.look(path).await? {
-            (_, EntryKind::Dir) => self.directory(path),
-            _ => self.at(path),
+        let target = match self.stat_path(path).await? {
+            (_, EntryKind::Dir) => self.directory_url(path),
+            _ => self.url_for(path),
         };
-        let done = self.order("DELETE", target, Vec::new(), "remove").await;
+        let done = self
+            .send_command("DELETE", target, Vec::new(), "remove")
+            .await;
         done.map(|_| ()).map_err(|(_, failure)| failure)
     }
 
@@ -415,10 +424,10 @@ impl Storage for HttpStorage {
         to: &[u8],
         _modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
-        let (target, next) = (self.at(from), self.at(to));
+        let (target, next) = (self.url_for(from), self.url_for(to));
         let fields = vec![("destination", next.uri()), ("overwrite", "T".to_owned())];
         let what = format!("rename to {next}:");
-        let done = self.order("MOVE", target, fields, &what).await;
+        let done = self.send_command("MOVE", target, fields, &what).await;
         done.map(|_| ()).map_err(|(status, failure)| RenameFailure {
             failure,
             refused_step: match status {

@@ -13,22 +13,22 @@ pub(super) struct ReceivedRequest {
     /// Path and query.
     pub(super) path: String,
     /// Lower-case names.
-    pub(super) fields: Vec<(String, String)>,
+    pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
     /// Number of the connection, from 0.
     pub(super) connection: usize,
 }
 
 impl ReceivedRequest {
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
-        let named = self.fields.iter().find(|(field, _)| field == name);
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let named = self.headers.iter().find(|(field, _)| field == name);
         named.map(|(_, value)| value.as_str())
     }
 
     /// Of how many bytes the Range field asks which.
     pub(super) fn range(&self, size: u64) -> Option<ByteRange> {
         let (first, last) = self
-            .field("range")?
+            .header("range")?
             .strip_prefix("bytes=")?
             .split_once('-')?;
         let end = last.parse().map_or(size, |last: u64| (last + 1).min(size));
@@ -40,8 +40,8 @@ type ResponseScript = dyn Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync;
 
 /// Listens as long as it lives.
 pub(super) struct ScriptedHttpServer {
-    pub(super) at: SocketAddr,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    pub(super) address: SocketAddr,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl ScriptedHttpServer {
@@ -63,16 +63,19 @@ impl ScriptedHttpServer {
                 });
             }
         });
-        Self { at, asked }
+        Self {
+            address: at,
+            requests: asked,
+        }
     }
 
     /// All requests so far.
-    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub(super) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.at)
+        format!("http://{}{path}", self.address)
     }
 }
 
@@ -103,17 +106,17 @@ fn serve(
                 break;
             };
             let name = name.to_ascii_lowercase();
-            asked.fields.push((name, value.trim().to_owned()));
+            asked.headers.push((name, value.trim().to_owned()));
         }
-        if asked.field("expect").is_some() {
+        if asked.header("expect").is_some() {
             writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        if let Some(length) = asked.field("content-length") {
+        if let Some(length) = asked.header("content-length") {
             let mut body = vec![0; length.parse().unwrap_or(0)];
             reader.read_exact(&mut body)?;
             asked.body = body;
-        } else if asked.field("transfer-encoding").is_some() {
-            asked.body = chunks(&mut reader)?;
+        } else if asked.header("transfer-encoding").is_some() {
+            asked.body = read_chunked_body(&mut reader)?;
         }
         let answer = script(&asked);
         seen.lock().unwrap().push(asked);
@@ -128,7 +131,7 @@ fn serve(
     }
 }
 
-fn chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+fn read_chunked_body(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let mut size = String::new();
@@ -144,7 +147,7 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
 }
 
 /// An answer with these fields and this body.
-pub(super) fn answer(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+pub(super) fn response(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in fields {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -154,7 +157,7 @@ pub(super) fn answer(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<
 }
 
 /// An answer without its body: to HEAD.
-pub(super) fn head(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<u8> {
+pub(super) fn head_response(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n");
     for (name, value) in fields {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -164,20 +167,24 @@ pub(super) fn head(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<
 }
 
 /// Answer of a good server about a file.
-pub(super) fn file(asked: &ReceivedRequest, body: &[u8], fields: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn file_response(
+    asked: &ReceivedRequest,
+    body: &[u8],
+    fields: &[(&str, &str)],
+) -> Vec<u8> {
     let mut all = vec![("Accept-Ranges", "bytes")];
     all.extend_from_slice(fields);
     if asked.method == "HEAD" {
-        return head("200 OK", &all, body.len());
+        return head_response("200 OK", &all, body.len());
     }
     let size = body.len() as u64;
     match asked.range(size) {
-        None => answer("200 OK", &all, body),
+        None => response("200 OK", &all, body),
         Some(range) => {
             let told = format!("bytes {}-{}/{size}", range.start, range.end - 1);
             all.push(("Content-Range", &told));
             let part = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
-            answer("206 Partial Content", &all, &body[part])
+            response("206 Partial Content", &all, &body[part])
         }
     }
 }

@@ -5,7 +5,9 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
 use units::splitmix::SplitMix64;
 
-use super::scripted::{ReceivedRequest, ScriptedHttpServer, answer, file, head};
+use super::scripted::{
+    ReceivedRequest, ScriptedHttpServer, file_response, head_response, response,
+};
 use super::*;
 use crate::location::Location;
 
@@ -71,7 +73,7 @@ async fn fetched(
 async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept() {
     let body = content(9_000_000);
     let served = Arc::clone(&body);
-    let server = ScriptedHttpServer::start(move |asked| file(asked, &served, &[ETAG]));
+    let server = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[ETAG]));
     for streams in [1, 4] {
         let mut spec = spec(Some(9_000_000), streams);
         spec.checksum = Some(ChecksumAlgorithm::Crc32c);
@@ -86,17 +88,17 @@ async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept(
         digest.update(&body);
         assert_eq!(attempt.report.checksum, Some(digest.finish()));
     }
-    let asked = server.asked();
+    let asked = server.requests();
     let gets: Vec<_> = asked.iter().filter(|a| a.method == "GET").collect();
     assert!(
         gets.iter()
-            .all(|get| get.field("accept-encoding") == Some("identity"))
+            .all(|get| get.header("accept-encoding") == Some("identity"))
     );
-    assert!(gets[0].field("range").is_none());
+    assert!(gets[0].header("range").is_none());
     assert!(
         gets[1..]
             .iter()
-            .all(|get| get.field("if-range") == Some("\"v1\""))
+            .all(|get| get.header("if-range") == Some("\"v1\""))
     );
     let connections = asked.iter().map(|a| a.connection).max().unwrap() + 1;
     assert!(
@@ -110,7 +112,7 @@ async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept(
 async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
     let body = content(100_000);
     let served = Arc::clone(&body);
-    let server = ScriptedHttpServer::start(move |asked| file(asked, &served, &[ETAG]));
+    let server = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[ETAG]));
     let mut spec = spec(Some(50_000), 1);
     spec.part = Some((10_000, 50_000));
     spec.completed_ranges.insert(0, 20_000);
@@ -118,9 +120,9 @@ async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
     result.unwrap();
     assert!(bytes[20_000..] == body[30_000..60_000]);
     assert_eq!(stored, "20000-50000");
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(
-        asked.last().unwrap().field("range"),
+        asked.last().unwrap().header("range"),
         Some("bytes=30000-59999")
     );
 }
@@ -132,8 +134,8 @@ async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
         let served = Arc::clone(&body);
         let ranges = if told { "none" } else { "bytes" };
         let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-            "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
-            _ => answer("200 OK", &[ETAG], &served),
+            "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
+            _ => response("200 OK", &[ETAG], &served),
         });
         let mut spec = spec(Some(5_000_000), 4);
         spec.completed_ranges.insert(0, 1_000_000);
@@ -148,7 +150,7 @@ async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
 async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
     let body = content(3_000_000);
     let server = ScriptedHttpServer::start(move |asked| {
-        let mut full = file(asked, &body, &[ETAG, ("Connection", "close")]);
+        let mut full = file_response(asked, &body, &[ETAG, ("Connection", "close")]);
         if asked.method == "GET" {
             full.truncate(1_000_000);
         }
@@ -169,7 +171,7 @@ async fn failure_of(
     script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
 ) -> CopyFailure {
     let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-        "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1000),
+        "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1000),
         _ => script(asked),
     });
     let mut spec = spec(Some(1000), 1);
@@ -187,7 +189,7 @@ async fn wrong_parts_and_changed_files_are_not_taken() {
     let partial = |range: &'static str, etag: &'static str| {
         move |_: &ReceivedRequest| {
             let fields = [("Content-Range", range), ("ETag", etag)];
-            answer("206 Partial Content", &fields, &[7; 900])
+            response("206 Partial Content", &fields, &[7; 900])
         }
     };
     for range in [
@@ -206,9 +208,9 @@ async fn wrong_parts_and_changed_files_are_not_taken() {
         changed.message.contains("changed while it was copied"),
         "{changed}"
     );
-    let replaced = failure_of(|_| answer("200 OK", &[("ETag", "\"v2\"")], &[1; 1000])).await;
+    let replaced = failure_of(|_| response("200 OK", &[("ETag", "\"v2\"")], &[1; 1000])).await;
     assert_eq!(replaced.exit, Exit::Integrity);
-    let failed = failure_of(|_| answer("412 Precondition Failed", &[], b"")).await;
+    let failed = failure_of(|_| response("412 Precondition Failed", &[], b"")).await;
     assert_eq!(failed.exit, Exit::Integrity);
 }
 
@@ -224,14 +226,14 @@ async fn refusals_have_their_class() {
         ("507 Insufficient Storage", Exit::Local, false),
         ("400 Bad Request", Exit::Protocol, false),
     ] {
-        let failure = failure_of(move |_| answer(status, &[("Retry-After", "7")], b"no")).await;
+        let failure = failure_of(move |_| response(status, &[("Retry-After", "7")], b"no")).await;
         assert_eq!(
             (failure.exit, failure.transient),
             (exit, transient),
             "{failure}"
         );
     }
-    let later = failure_of(|_| answer("503 Busy", &[("Retry-After", "7")], b"")).await;
+    let later = failure_of(|_| response("503 Busy", &[("Retry-After", "7")], b"")).await;
     assert!(later.message.contains("Retry-After: 7"), "{later}");
     let silent = failure_of(|_| Vec::new()).await;
     assert!(silent.transient, "{silent}");
@@ -243,35 +245,36 @@ async fn refusals_have_their_class() {
 async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
     let body = content(1000);
     let served = Arc::clone(&body);
-    let other = ScriptedHttpServer::start(move |asked| file(asked, &served, &[]));
+    let other = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[]));
     let there = other.url("/real?sig=abc");
-    let server =
-        ScriptedHttpServer::start(move |_| answer("302 Found", &[("Location", &there)], b"moved"));
+    let server = ScriptedHttpServer::start(move |_| {
+        response("302 Found", &[("Location", &there)], b"moved")
+    });
     let url = server.url("/f").replace("http://", "http://user:pw@");
     let (result, bytes, _) = fetched(&url, &spec(None, 1)).await;
     result.unwrap();
     assert!(bytes == *body);
     let login =
-        |asked: Vec<ReceivedRequest>| asked.iter().all(|a| a.field("authorization").is_some());
-    assert!(login(server.asked()));
+        |asked: Vec<ReceivedRequest>| asked.iter().all(|a| a.header("authorization").is_some());
+    assert!(login(server.requests()));
     assert!(
         other
-            .asked()
+            .requests()
             .iter()
-            .all(|a| a.field("authorization").is_none())
+            .all(|a| a.header("authorization").is_none())
     );
     // The bytes are asked for where the file is.
-    assert_eq!(server.asked().len(), 1);
-    assert!(other.asked().iter().all(|a| a.path == "/real?sig=abc"));
+    assert_eq!(server.requests().len(), 1);
+    assert!(other.requests().iter().all(|a| a.path == "/real?sig=abc"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn circles_of_redirects_end() {
-    let server = ScriptedHttpServer::start(|_| answer("302 Found", &[("Location", "/f")], b""));
+    let server = ScriptedHttpServer::start(|_| response("302 Found", &[("Location", "/f")], b""));
     let (mut http, path) = session(&server.url("/f"));
     let failure = http.stat(&path).await.unwrap_err();
     assert!(failure.message.contains("circles"), "{failure}");
-    assert_eq!(server.asked().len(), 11);
+    assert_eq!(server.requests().len(), 11);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -280,9 +283,9 @@ async fn facts_come_from_head_or_from_the_first_byte() {
     let weak = ("ETag", "W/\"x\"");
     let server = ScriptedHttpServer::start(move |asked| {
         match (asked.method.as_str(), asked.path.as_str()) {
-            ("HEAD", "/signed") => head("403 Forbidden", &[], 0),
-            ("HEAD", "/weak") => head("200 OK", &[weak], 5),
-            _ => file(asked, &[1; 1234], &[ETAG, date]),
+            ("HEAD", "/signed") => head_response("403 Forbidden", &[], 0),
+            ("HEAD", "/weak") => head_response("200 OK", &[weak], 5),
+            _ => file_response(asked, &[1; 1234], &[ETAG, date]),
         }
     });
     for path in ["/plain", "/signed"] {
@@ -301,10 +304,10 @@ async fn facts_come_from_head_or_from_the_first_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sums_are_those_that_the_server_tells_of_the_whole() {
     let digest = ("Repr-Digest", "md5=:XUFAKrxLKna5cZ2REBfFkg==:");
-    let server = ScriptedHttpServer::start(move |asked| file(asked, b"hello", &[digest]));
+    let server = ScriptedHttpServer::start(move |asked| file_response(asked, b"hello", &[digest]));
     let (mut http, path) = session(&server.url("/f"));
     assert_eq!(
-        http.available_checksums(&path).await.unwrap().whole,
+        http.available_checksums(&path).await.unwrap().whole_files,
         [ChecksumAlgorithm::Md5]
     );
     let sum = http.checksum(ChecksumAlgorithm::Md5, 0, None, &path).await;
@@ -316,7 +319,7 @@ async fn sums_are_those_that_the_server_tells_of_the_whole() {
         let none = http.checksum(algorithm, 0, length, &path).await;
         assert_eq!(none.unwrap_err().exit, Exit::Protocol);
     }
-    assert!(server.asked()[0].field("want-repr-digest").is_some());
+    assert!(server.requests()[0].header("want-repr-digest").is_some());
 }
 
 async fn stored(
@@ -337,18 +340,18 @@ async fn stored(
 async fn a_file_is_put_with_its_length_or_in_chunks() {
     let body = content(3_000_000);
     for size in [Some(3_000_000), None] {
-        let server = ScriptedHttpServer::start(|_| answer("201 Created", &[], b""));
+        let server = ScriptedHttpServer::start(|_| response("201 Created", &[], b""));
         let (result, control) = stored(&server, &body, size).await;
         assert!(result.unwrap().report.checksum.is_some());
         assert_eq!(control.bytes(), 3_000_000);
-        let asked = server.asked();
+        let asked = server.requests();
         assert_eq!(
             (asked[0].method.as_str(), asked[0].path.as_str()),
             ("PUT", "/dir/f")
         );
         assert!(asked[0].body == *body);
-        assert_eq!(asked[0].field("content-length").is_some(), size.is_some());
-        assert_eq!(asked[0].field("expect"), Some("100-continue"));
+        assert_eq!(asked[0].header("content-length").is_some(), size.is_some());
+        assert_eq!(asked[0].header("expect"), Some("100-continue"));
     }
 }
 
@@ -360,7 +363,7 @@ async fn a_refused_put_is_told_in_plain_words() {
         ("405 Method Not Allowed", Exit::Protocol, "WebDAV"),
         ("403 Forbidden", Exit::Refused, "refuses"),
     ] {
-        let server = ScriptedHttpServer::start(move |_| answer(status, &[], b""));
+        let server = ScriptedHttpServer::start(move |_| response(status, &[], b""));
         let failure = stored(&server, b"hello", Some(5)).await.0.unwrap_err();
         assert_eq!(failure.exit, exit, "{failure}");
         assert!(failure.message.contains(word), "{failure}");
@@ -372,10 +375,10 @@ async fn a_stopped_fetch_ends_at_once() {
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);
     let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-        "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1 << 20),
+        "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1 << 20),
         _ => {
             counted.fetch_add(1, Ordering::SeqCst);
-            head("200 OK", &[ETAG], 1 << 20)
+            head_response("200 OK", &[ETAG], 1 << 20)
         }
     });
     let (mut http, path) = session(&server.url("/f"));
@@ -404,11 +407,11 @@ async fn collections_are_listed_made_renamed_and_removed() {
         <response><href>/d/a%20b</href><propstat><prop><getcontentlength>7</getcontentlength></prop>\
         <status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
     let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-        "PROPFIND" => answer("207 Multi-Status", &[], listing.as_bytes()),
-        "MKCOL" if asked.path == "/d/" => answer("405 Method Not Allowed", &[], b""),
-        "MKCOL" => answer("201 Created", &[], b""),
-        "MOVE" | "DELETE" => answer("204 No Content", &[], b"").into_iter().collect(),
-        _ => head("200 OK", &[], 0),
+        "PROPFIND" => response("207 Multi-Status", &[], listing.as_bytes()),
+        "MKCOL" if asked.path == "/d/" => response("405 Method Not Allowed", &[], b""),
+        "MKCOL" => response("201 Created", &[], b""),
+        "MOVE" | "DELETE" => response("204 No Content", &[], b"").into_iter().collect(),
+        _ => head_response("200 OK", &[], 0),
     });
     let (mut http, _) = session(&server.url("/"));
     let listed = http.list(b"/d").await.unwrap();
@@ -420,13 +423,13 @@ async fn collections_are_listed_made_renamed_and_removed() {
     assert_eq!(http.make_dir(b"/new").await, Ok(true));
     http.rename(b"/.part", b"/d/f", None).await.unwrap();
     http.remove(b"/d/f").await.unwrap();
-    let asked = server.asked();
-    assert_eq!(asked[0].field("depth"), Some("1"));
+    let asked = server.requests();
+    assert_eq!(asked[0].header("depth"), Some("1"));
     assert_eq!(asked[1].path, "/new/");
     let renamed = &asked[2];
     assert_eq!(
-        renamed.field("destination"),
+        renamed.header("destination"),
         Some(server.url("/d/f").as_str())
     );
-    assert_eq!(renamed.field("overwrite"), Some("T"));
+    assert_eq!(renamed.header("overwrite"), Some("T"));
 }

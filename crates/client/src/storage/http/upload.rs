@@ -16,7 +16,7 @@ use crate::{CopyFailure, Exit};
 use data::error::DataError;
 
 /// Bodies from this size on wait for the server's consent (RFC 9110 §10.1.1), bytes: a refusal then costs no upload.
-const WORTH_ASKING: u64 = 1 << 20;
+const EXPECT_CONTINUE_FROM: u64 = 1 << 20;
 
 /// A failure on either side.
 enum PutError {
@@ -55,26 +55,29 @@ pub(super) fn put(
     if let Some(length) = extent.length {
         fields.push(("content-length", length.to_string()));
     }
-    if extent.length.is_none_or(|length| length >= WORTH_ASKING) {
+    if extent
+        .length
+        .is_none_or(|length| length >= EXPECT_CONTINUE_FROM)
+    {
         fields.push(("expect", "100-continue".to_owned()));
     }
     let dialer = Arc::clone(&caller.dialer);
     let sent = body::run(source, extent, settings, (control, &dialer), |bytes| {
         let ask = HttpRequest {
             method: "PUT",
-            target,
-            fields: &fields,
-            doing: &doing,
+            url: target,
+            headers: &fields,
+            action: &doing,
         };
         spec.started.store(true, Ordering::Relaxed);
         let reply = caller
-            .ask(&ask, HttpRequestBody::Bytes(bytes))
+            .send(&ask, HttpRequestBody::Bytes(bytes))
             .map_err(PutError::Refused)?;
         let done = match reply.status() {
             200 | 201 | 204 => Ok(()),
-            _ => Err(PutError::Refused(errors::of_status(&doing, &reply))),
+            _ => Err(PutError::Refused(errors::status_failure(&doing, &reply))),
         };
-        reply.skip();
+        reply.discard_body();
         done
     });
     sent.map_err(|broken| match broken {

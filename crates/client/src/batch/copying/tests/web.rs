@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::tests::{LENGTH, copy, retrying};
+use super::{LENGTH, copy, retrying};
 use crate::batch::tests::options;
 use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
@@ -53,7 +53,7 @@ async fn several_connections_bring_one_file_and_its_sum_is_compared() {
         "{}",
         server.connections()
     );
-    server.lie();
+    server.send_wrong_digests();
     let other = dir.path().join("g").display().to_string();
     let (summary, _) = copy(&server.url("/f"), &other, &options()).await;
     assert_eq!(summary.exit, Exit::Integrity);
@@ -111,7 +111,7 @@ async fn a_file_that_changes_meanwhile_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let (server, _) = server();
         if plain {
-            server.make_plain();
+            server.omit_digests_and_etags();
         }
         server.break_after(&[900_000]);
         server.change_after(1 << 20);
@@ -160,7 +160,7 @@ async fn what_passes_here_from_and_to_a_web_server_is_verified() {
     assert!(server.get("/g") == Some(bytes));
     assert_eq!(server.paths(), ["/f", "/g"], "nothing is left beside it");
     assert_eq!(summary.verified, "sha256");
-    server.make_plain();
+    server.omit_digests_and_etags();
     for (from, to, verified) in [
         (server.url("/f"), "memory://web/plain".to_owned(), "crc32c"),
         ("memory://web/1".to_owned(), server.url("/plain"), "size"),
@@ -176,7 +176,7 @@ async fn what_passes_here_from_and_to_a_web_server_is_verified() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_sum_is_found_at_either_end() {
     let (server, bytes) = server();
-    server.lie();
+    server.send_wrong_digests();
     let shelf = MemoryStore::named("web.lies");
     shelf.put("/f", &bytes, 1_000_000_000);
     let dir = tempfile::tempdir().unwrap();

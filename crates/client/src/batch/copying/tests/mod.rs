@@ -8,8 +8,10 @@ use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
 use crate::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, VerifyMode};
 
+mod web;
+
 /// Length of a file that takes many steps.
-pub(super) const LENGTH: usize = 8 << 20;
+const LENGTH: usize = 8 << 20;
 
 #[derive(Default)]
 struct RecordedWarnings(Mutex<Vec<String>>);
@@ -34,11 +36,7 @@ impl CopyObserver for RecordedWarnings {
     }
 }
 
-pub(super) async fn copy(
-    from: &str,
-    to: &str,
-    options: &CopyOptions,
-) -> (CopySummary, Vec<String>) {
+async fn copy(from: &str, to: &str, options: &CopyOptions) -> (CopySummary, Vec<String>) {
     let heard = Arc::new(RecordedWarnings::default());
     let observer = Arc::clone(&heard) as Arc<dyn CopyObserver>;
     let summary = crate::copy(&[from.to_owned()], to, options, observer).await;
@@ -46,7 +44,7 @@ pub(super) async fn copy(
     (summary, warnings)
 }
 
-pub(super) fn retrying() -> CopyOptions {
+fn retrying() -> CopyOptions {
     CopyOptions {
         retries: 3,
         ..options()
@@ -203,7 +201,7 @@ async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
     }
     assert!(!dir.path().join("f").exists());
     // One that sums nothing is believed.
-    from.make_plain();
+    from.remove_capabilities();
     let (summary, _) = copy(
         "memory://garbled.from/f",
         "memory://garbled.to/f",
@@ -220,7 +218,7 @@ async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
 #[tokio::test]
 async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same() {
     let (_, to, bytes) = shelves("little");
-    to.make_plain();
+    to.remove_capabilities();
     let (summary, warnings) =
         copy("memory://little.from/f", "memory://little.to/f", &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
