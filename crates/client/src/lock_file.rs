@@ -1,8 +1,9 @@
-//! Who writes a file of this machine: one copy at a time, under a lock on the open file.
+//! Exclusive ownership of a local file: one copy at a time writes it, under a lock on the open
+//! file.
 //!
-//! A file is locked after it was opened, so it may have been renamed or removed in between by the
-//! owner before: what was locked counts only if its path still names it. The kernel drops the lock
-//! with the last descriptor, also after a crash.
+//! The lock is taken after the file is opened. The previous owner may have renamed or removed the
+//! file in between, so the lock counts only if the path still names the locked file. The kernel
+//! releases the lock with the last descriptor, also after a crash (flock(2)).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,24 +13,24 @@ use std::path::{Path, PathBuf};
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use rustix::fs::OFlags;
 
-/// Permissions of files that are not finished: nobody else's business.
+/// Mode of unfinished files, which only their owner may read.
 const PRIVATE_MODE: u32 = 0o600;
-/// How often a file may be gone when it is locked. Each time another copy has ended.
+/// Most attempts to lock a file that disappears. Each time another copy has ended.
 const MAX_OPEN_ATTEMPTS: usize = 100;
 
-/// The answer to [`open`].
+/// Result of [`open_locked`].
 #[derive(Debug)]
 pub(crate) enum LockedOpen {
-    /// Nobody else writes it until the file is closed.
+    /// Locked: nobody else writes the file until it is closed.
     Locked(File),
-    /// Nobody can tell: this file system has no locks.
+    /// The file system has no locks.
     Unlocked(File),
-    /// Another copy writes it.
+    /// Another copy holds the lock.
     Busy,
 }
 
-/// Opens the regular file `path` to read and write, as its only writer. It is made if there is none
-/// and keeps what it holds. A symbolic link as last component is an error.
+/// Opens the regular file `path` for reading and writing and takes its lock. The file is created if
+/// missing; existing content is kept. A symbolic link as last component is an error.
 pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
     for _ in 0..MAX_OPEN_ATTEMPTS {
         let file = OpenOptions::new()
@@ -38,12 +39,13 @@ pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
             .create(true)
             .truncate(false)
             .mode(PRIVATE_MODE)
-            // A pipe in its place must not make this wait.
+            // O_NONBLOCK: opening a FIFO in its place must not block.
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("is not a regular file"));
         }
+        // Does not wait: a busy file is reported, and --wait polls with its own intervals.
         let claimed = take_write_lock(&file, WriteLockKind::Exclusive)?;
         if claimed == WriteLockStatus::Busy {
             return Ok(LockedOpen::Busy);
@@ -58,7 +60,7 @@ pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
     Err(io::Error::other("is replaced again and again"))
 }
 
-/// Whether `path` names this very file (device and inode), not by way of a link.
+/// Whether `path` names this very file (device and inode), without following a link.
 pub(crate) fn path_names_file(path: &Path, file: &File) -> io::Result<bool> {
     let mine = file.metadata()?;
     match fs::symlink_metadata(path) {
@@ -68,15 +70,15 @@ pub(crate) fn path_names_file(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
-/// Removes `path` if it still names this file, whose lock is held. What cannot be removed stays: its
-/// name tells what it is.
+/// Removes `path` if it still names this file, whose lock is held. Errors are ignored: the name of
+/// a leftover shows what it is.
 pub(crate) fn remove_if_same(path: &Path, file: &File) {
     if matches!(path_names_file(path, file), Ok(true)) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// A file that stands for something that cannot be locked itself. It goes when it is dropped.
+/// A locked file that represents something that cannot be locked itself. It is removed on drop.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     path: PathBuf,
@@ -84,7 +86,7 @@ pub(crate) struct LockFile {
 }
 
 impl LockFile {
-    /// The file at `path`, which [`open`] gave.
+    /// The lock file at `path`, opened by [`open_locked`].
     pub(crate) fn new(path: PathBuf, file: File) -> Self {
         Self { path, file }
     }
@@ -127,7 +129,7 @@ mod tests {
         let path = dir.path().join("f");
         let first = own(&path);
         fs::rename(&path, dir.path().join("g")).unwrap();
-        // The name is free, whoever holds what had it.
+        // The name is free, whoever holds the renamed file.
         let second = own(&path);
         assert!(!path_names_file(&path, &first).unwrap());
         assert!(path_names_file(&path, &second).unwrap());

@@ -1,9 +1,9 @@
-//! Names of unfinished files, and the local file that a get writes until it is whole.
+//! Names of unfinished files, and the local file that a get writes until it is complete.
 //!
-//! A file in the making is called `NAME.longhaul-partial`, its journal `NAME.longhaul-journal`,
-//! both in the directory of the destination; a name that would become too long for a file system
-//! is replaced by a hash of itself. Whoever writes the destination holds the lock of the partial file
-//! ([`PartialFile::own`]) until it has its name; the journal belongs to the same owner.
+//! An unfinished file is called `NAME.longhaul-partial`, its journal `NAME.longhaul-journal`, both
+//! in the directory of the destination. If a name would become too long for a file system, `NAME`
+//! is replaced by a hash of itself. The writer of a destination holds the lock of the partial file
+//! ([`PartialFile::lock`]) until the rename; the journal belongs to the same writer.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -27,15 +27,15 @@ use crate::{CopyFailure, Exit};
 
 const PARTIAL: &[u8] = PARTIAL_SUFFIX;
 const JOURNAL_SUFFIX: &[u8] = b".longhaul-journal";
-/// End of the name under which a journal's next state is written.
+/// Suffix of the temporary file that replaces a journal.
 pub(crate) const JOURNAL_TEMP_SUFFIX: &[u8] = b"~";
 
-/// Name of the last component `name` while it is unfinished.
+/// Partial name for the last component `name`.
 pub(crate) fn partial_name(name: &[u8]) -> Vec<u8> {
     with_suffix(name, PARTIAL)
 }
 
-/// The remote path of the unfinished file for `path`.
+/// Partial path for the remote path `path`.
 pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     let mut partial = path[..start].to_vec();
@@ -43,23 +43,25 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
     partial
 }
 
-/// The other names that a copy to the last component `name` writes in the same directory: the
-/// unfinished file, its journal, and the journal's next state.
+/// The other names that a copy to `name` uses in the same directory: the partial file, its journal,
+/// and the journal's temporary file.
 pub(crate) fn companion_names(name: &[u8]) -> [Vec<u8>; 3] {
     let journal = with_suffix(name, JOURNAL_SUFFIX);
     let next = [journal.as_slice(), JOURNAL_TEMP_SUFFIX].concat();
     [partial_name(name), journal, next]
 }
 
-/// The remote path of the unfinished file for `path`, if nobody could tell by its name whose it is.
+/// The partial path for `path`, if it is hashed, so that its name does not show which file it
+/// belongs to.
 pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
     let partial = partial_path(path);
     let named = [path, PARTIAL].concat();
     (partial != named).then_some(partial)
 }
 
-/// Whether the last component `name` is that of an unfinished file or of its journal. One that was moved
-/// out of the way (`NAME.longhaul-partial.old`) is none: it is whole, and may be the only one of its kind.
+/// Whether the last component `name` is that of a partial file or of a journal. A file that was
+/// moved out of the way (`NAME.longhaul-partial.old`) is neither: it is complete and may be the
+/// only copy of its data.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     let name = name.strip_suffix(JOURNAL_TEMP_SUFFIX).unwrap_or(name);
     let ends = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
@@ -67,7 +69,7 @@ pub(crate) fn is_unfinished(name: &[u8]) -> bool {
 }
 
 fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
-    // One byte stays free: a journal is replaced by way of a name that is longer by that.
+    // One byte stays free for the suffix of the journal's temporary file.
     let mut out = if name.len() + suffix.len() >= MAX_NAME {
         name_hash(name).into_bytes()
     } else {
@@ -77,7 +79,7 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Hex digits that stand for `bytes` in a file name.
+/// Hex digits that represent `bytes` in a file name.
 fn name_hash(bytes: &[u8]) -> String {
     let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
     digest.update(bytes);
@@ -86,8 +88,8 @@ fn name_hash(bytes: &[u8]) -> String {
     hex
 }
 
-/// Where what is known of copies to servers is kept: `$XDG_STATE_HOME/longhaul`, else
-/// `~/.local/state/longhaul`. `None` when there is no such place.
+/// Directory for records of copies to servers: `$XDG_STATE_HOME/longhaul`, or
+/// `~/.local/state/longhaul`. `None` if it cannot be created.
 fn state_directory() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
@@ -98,16 +100,16 @@ fn state_directory() -> Option<PathBuf> {
     Some(directory)
 }
 
-/// Where the journal of a copy to a server is kept, under a hash of both ends. `None` when there is no
-/// place for it.
+/// Path of the journal of a copy to a server, named after a hash of both ends. `None` if there is
+/// no directory for it.
 pub(crate) fn upload_journal_path(source: &str, destination: &str) -> Option<PathBuf> {
     let name = name_hash(format!("{source}\n{destination}").as_bytes());
     Some(state_directory()?.join(format!("{name}.journal")))
 }
 
-/// Makes this process the only one of this account on this machine that writes `destination` on a
-/// server, and its journals, until the result is dropped. `None`: there is no place for a lock, or it
-/// cannot be had there.
+/// Takes the lock of `destination` on a server, so that one process of this account on this machine
+/// writes it and its journals. The lock lasts until the result is dropped. `None`: locking is not
+/// possible there.
 pub(crate) fn lock_remote_destination(
     destination: &str,
     shown: &str,
@@ -129,32 +131,32 @@ fn destination_busy_failure(shown: impl std::fmt::Display) -> CopyFailure {
     ))
 }
 
-/// Where a get's bytes go.
+/// How a local destination is written.
 #[derive(Debug)]
 pub(crate) enum WriteTarget {
-    /// Standard output, a device, a pipe: written as the bytes come, nothing to put in place.
+    /// Standard output, a device or a pipe: written directly, without a rename.
     Direct {
         /// The open file.
         sink: Arc<FileSink>,
     },
-    /// A regular file, written beside its name and renamed when it is whole.
+    /// A regular file: written under its partial name and renamed when complete.
     File(PartialFile),
 }
 
-/// A local file in the making.
+/// A local file that is being written.
 #[derive(Debug, Clone)]
 pub(crate) struct PartialFile {
-    /// The name that it will have.
+    /// Final path.
     pub(crate) destination: PathBuf,
-    /// The name that it has until then.
+    /// Path until the file is complete.
     pub(crate) path: PathBuf,
-    /// Its journal's name.
+    /// Path of the journal.
     pub(crate) journal: PathBuf,
 }
 
 impl WriteTarget {
-    /// Standard output, from where it stands: a redirected file may hold somebody else's output already,
-    /// and may get more of it.
+    /// Standard output, from its current offset: a redirected file may already hold another
+    /// program's output, and may receive more.
     pub(crate) fn stdout() -> Result<Self, CopyFailure> {
         use std::os::fd::AsFd;
         let direct = || -> io::Result<Self> {
@@ -165,12 +167,12 @@ impl WriteTarget {
         direct().map_err(|e| CopyFailure::new(Exit::Local, format!("standard output: {e}")))
     }
 
-    /// Place that `destination` is to be written through. A symbolic link to a file is followed, so that
-    /// the rename replaces the file and not the link.
+    /// The way to write `destination`. A symbolic link to a file is followed, so that the rename
+    /// replaces the file and not the link.
     pub(crate) fn for_path(destination: &Path) -> Result<Self, CopyFailure> {
         let destination = fs::canonicalize(destination).unwrap_or_else(|_| destination.to_owned());
         match fs::metadata(&destination) {
-            // Better now than when the whole file is there and cannot get its name.
+            // An error now is better than one after the whole file has arrived.
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(local_failure(&destination, e)),
             Ok(meta) if meta.is_dir() => Err(local_failure(&destination, "is a directory")),
             Ok(meta) if !meta.is_file() => {
@@ -215,9 +217,9 @@ impl PartialFile {
         })
     }
 
-    /// Makes this process the only one that writes the partial file, the journal, and at the end the
-    /// destination: until the file is closed. It keeps what it holds. `false` when this file system
-    /// has no locks. `policy` says how what is written gets to disk.
+    /// Takes the lock on the partial file, the journal and the destination, until the file is
+    /// closed. Existing content is kept. Returns `false` if the file system has no locks. `policy`
+    /// says how written data gets to disk.
     ///
     /// # Errors
     /// [`CopyFailure::occupied`] when another copy is at it; else what opening it gives.
@@ -226,62 +228,67 @@ impl PartialFile {
             lock_file::open_locked(&self.path).map_err(|e| local_failure(&self.path, e))?;
         let (file, locked) = match opened {
             LockedOpen::Locked(file) => (file, true),
+            // A file system without locks still allows the copy, with a warning.
             LockedOpen::Unlocked(file) => (file, false),
             LockedOpen::Busy => return Err(destination_busy_failure(self.destination.display())),
         };
-        // One that an earlier version left may be open to more; somebody else's cannot be changed.
+        // An earlier version may have left the file readable for others. The mode of somebody
+        // else's file cannot be changed, so errors are ignored.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
         let sink = FileSink::new(file, self.path.to_string_lossy());
         let sink = sink.map_err(|e| local_failure(&self.path, e))?;
-        // A partial file without a name after a power cut is one that nobody resumes.
+        // `None`: the directory is not synced. A partial file that loses its name in a power cut is
+        // merely not resumed.
         Ok((Arc::new(sink.with_policy(policy, None)), locked))
     }
 
-    /// Empties the partial file.
+    /// Truncates the partial file to zero bytes.
     pub(crate) fn truncate(&self, sink: &FileSink) -> Result<(), CopyFailure> {
         sink.file()
             .set_len(0)
             .map_err(|e| local_failure(&self.path, e))
     }
 
-    /// Removes a partial file that its owner gives up with nothing in it.
+    /// Removes the partial file if it is empty.
     pub(crate) fn remove_if_empty(&self, sink: &FileSink) {
         if sink.file().metadata().is_ok_and(|meta| meta.len() == 0) {
             lock_file::remove_if_same(&self.path, sink.file());
         }
     }
 
-    /// Length of what is there from an earlier run.
+    /// Length of the partial file of an earlier run.
     pub(crate) fn existing_length(&self) -> Option<u64> {
         fs::metadata(&self.path).ok().map(|meta| meta.len())
     }
 
-    /// Gives the whole and verified file its time (if known) and the permissions of the file it
-    /// replaces (if any, else those that the umask grants). Its bytes are on disk when this returns,
-    /// unless its policy is [`SyncPolicy::None`]. Blocks while the disk works.
+    /// Gives the complete and verified file its time (if known) and permissions: those of the file
+    /// it replaces, otherwise those that the umask grants. The data is on disk when this returns,
+    /// unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
     pub(crate) fn sync_with_metadata(
         &self,
         sink: &FileSink,
         modified: Option<Timestamp>,
     ) -> Result<(), CopyFailure> {
         if let Some(time) = modified.and_then(system_time) {
-            // A file system that keeps no such time is no reason to fail.
+            // Some file systems cannot store such a time; the copy is complete without it.
             let _ = sink.file().set_modified(time);
         }
         let mode = match fs::metadata(&self.destination) {
-            // Whoever runs the replaced file under another identity trusts its old content alone.
+            // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
+            // another identity trusted its old content.
             Ok(replaced) => replaced.permissions().mode() & 0o777,
             Err(_) => 0o666 & !umask(),
         };
-        // Nor one that keeps no permissions.
+        // Some file systems have no permissions.
         let _ = sink.file().set_permissions(Permissions::from_mode(mode));
         sink.sync().map_err(|e| local_failure(&self.path, e))
     }
 
-    /// Gives a settled file its name, if the partial name still belongs to it. The name is on disk when
-    /// this returns, unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
+    /// Renames the file to its final name, if the partial name still belongs to it. The new name is
+    /// on disk when this returns, unless the policy is [`SyncPolicy::None`]. Blocks while the disk
+    /// works.
     pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), CopyFailure> {
-        // Last of all: the disk may have taken its time.
+        // Checked last, because the sync may have taken long.
         if !lock_file::path_names_file(&self.path, sink.file())
             .map_err(|e| local_failure(&self.path, e))?
         {
@@ -296,6 +303,7 @@ impl PartialFile {
         if !sink.is_durable() {
             return Ok(());
         }
+        // rename(2) is durable only after the directory is synced.
         let directory = directory_of(&self.destination);
         SyncPolicy::File
             .sync_directory(directory)
@@ -303,8 +311,9 @@ impl PartialFile {
     }
 }
 
-/// The permissions that new files of this process do not get (umask(2), which itself cannot be asked
-/// without a change; proc(5)). Where it cannot be read: all of others.
+/// The permission bits that new files of this process do not get. umask(2) cannot read the mask
+/// without changing it, so it is read from /proc/self/status (proc(5)). If that fails, no
+/// permissions for others.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -312,7 +321,7 @@ fn umask() -> u32 {
         .unwrap_or(0o077)
 }
 
-/// The directory that a path's last component is in.
+/// The directory of a path's last component.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(above) if !above.as_os_str().is_empty() => above,
@@ -325,7 +334,7 @@ fn system_time(time: Timestamp) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
-/// Seconds since 1970 of a local file's modification.
+/// Modification time of a local file.
 pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
     let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
     Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
@@ -336,7 +345,7 @@ pub(crate) fn file_name_bytes(path: &Path) -> Option<&[u8]> {
     path.file_name().map(OsStr::as_bytes)
 }
 
-/// A local failure about a path.
+/// A failure of this machine concerning a path.
 pub(crate) fn local_failure(path: &Path, reason: impl std::fmt::Display) -> CopyFailure {
     CopyFailure::new(Exit::Local, format!("{}: {reason}", path.display()))
 }

@@ -1,12 +1,12 @@
-//! Facts that a look at one stream's socket tells.
+//! Direction, buffer, window and limiter of streams, derived from TCP_INFO and SO_MEMINFO samples.
 
 use data::job::StreamSample;
 use data::os::TcpInfo;
 use tune::limiter::{Limiter, Role};
 
-/// Which way the stream's bytes go; `None` before any moved.
+/// Direction of the stream's data. `None` before any byte moved.
 pub(crate) fn role(info: &TcpInfo) -> Option<Role> {
-    // The kernel counts the connection's SYN as acknowledged.
+    // The kernel counts the SYN of the connection as one acknowledged byte.
     let sent = info.bytes_sent.max(info.bytes_acked.saturating_sub(1));
     match sent.cmp(&info.bytes_received) {
         std::cmp::Ordering::Greater => Some(Role::Sender),
@@ -15,8 +15,8 @@ pub(crate) fn role(info: &TcpInfo) -> Option<Role> {
     }
 }
 
-/// The buffer that the stream's direction uses, as granted by the kernel, bytes; 0 before any
-/// byte moved.
+/// Size of the socket buffer for the stream's direction as granted by the kernel, bytes. 0 before
+/// any byte moved.
 pub(crate) fn buffer(sample: &StreamSample) -> u64 {
     match role(&sample.info) {
         Some(Role::Sender) => sample.memory.sndbuf.into(),
@@ -25,8 +25,8 @@ pub(crate) fn buffer(sample: &StreamSample) -> u64 {
     }
 }
 
-/// Congestion window of a sender; of a receiver the window that it announces, no more than the
-/// window scale can express (RFC 7323 §2.2). Bytes.
+/// Congestion window of a sender. Window announced by a receiver, limited to what its window scale
+/// can express (RFC 7323 section 2.2). Bytes.
 pub(crate) fn window(info: &TcpInfo) -> u64 {
     match role(info) {
         Some(Role::Sender) => u64::from(info.snd_cwnd) * u64::from(info.snd_mss),
@@ -34,8 +34,9 @@ pub(crate) fn window(info: &TcpInfo) -> u64 {
     }
 }
 
-/// Limiter of the streams as far as this end sees. A sender's kernel keeps accounts of what it waited
-/// for so far; a receiver only sees whether bytes wait to be written to the store.
+/// Limiter of the streams as seen from this end. A sender's kernel accounts for its waiting time
+/// (tcpi_busy_time, tcpi_rwnd_limited, tcpi_sndbuf_limited). A receiver only sees whether received
+/// bytes wait to be written to the store.
 pub(crate) fn limiter(streams: &[StreamSample]) -> Limiter {
     match streams.iter().find_map(|one| role(&one.info)) {
         None => Limiter::Unknown,
@@ -51,6 +52,7 @@ fn sender_limiter(streams: &[StreamSample]) -> Limiter {
     if busy == 0 {
         Limiter::Unknown
     } else if rwnd >= sndbuf && rwnd * 2 >= busy {
+        // The receive window wins a tie: a full window also fills the send buffer.
         Limiter::ReceiveWindow
     } else if sndbuf * 2 >= busy {
         Limiter::SendBuffer
@@ -61,8 +63,9 @@ fn sender_limiter(streams: &[StreamSample]) -> Limiter {
     }
 }
 
-/// Most of the streams' receive memory is full: this end does not read, since it writes. (Linux gives
-/// about half of the buffer to the window, tcp_adv_win_scale.)
+/// The store is the limiter if the receive buffers of most streams are full, because this end does
+/// not read while it writes. Linux uses about half of the buffer for the window (tcp_adv_win_scale,
+/// tcp(7)).
 fn receiver_limiter(streams: &[StreamSample]) -> Limiter {
     let waits = |s: &&StreamSample| s.memory.rmem_alloc > s.memory.rcvbuf / 2;
     let waiting = streams.iter().filter(waits).count();

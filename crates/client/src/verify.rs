@@ -1,4 +1,4 @@
-//! How a copy is verified: the choice, and the sums of local files.
+//! Verification of a copy: the choice of the comparison, and checksums of local files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,31 +10,32 @@ use proto::checksum::ChecksumAlgorithm;
 use crate::storage::contract::AvailableChecksums;
 use crate::{CopyFailure, Exit, VerifyMode};
 
-/// Files from this size on are summed by the server while they move, over a second session;
-/// smaller ones afterwards on the same session, which costs one round trip and no login.
+/// Size from which a server computes the checksum while the file moves, over a second session. For
+/// smaller files it is requested afterwards on the same session, which costs one round trip and no
+/// login.
 pub(crate) const CONCURRENT_FROM: u64 = 1 << 20;
-/// The same for servers that are asked ahead: afterwards then costs no round trip, only the time that
-/// the sum takes, which for less than this is hardly more than a login.
+/// The same for servers with pipelining. A request afterwards costs them no round trip, only the
+/// time of the computation, which below this size is about that of a login.
 pub(crate) const CONCURRENT_FROM_AHEAD: u64 = 64 << 20;
 
-/// Comparison at the end.
+/// The comparison to make when all bytes have moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verification {
-    /// The number of bytes, as asked.
+    /// The number of bytes, as requested.
     ByteCount,
-    /// The number of bytes, because the server cannot sum.
+    /// The number of bytes, because the server has no checksums.
     Size,
-    /// Checksums of both ends; `required`: the user named it.
+    /// Checksums of both ends.
     Checksum {
-        /// Which.
+        /// Algorithm.
         algorithm: ChecksumAlgorithm,
-        /// Asked for by name: falling back to the size is no option.
+        /// The user named the algorithm, so the size is not enough.
         required: bool,
     },
 }
 
 impl Verification {
-    /// The word in summaries.
+    /// Name of the comparison in summaries.
     pub(crate) fn label(self) -> String {
         match self {
             Self::ByteCount => "none".to_owned(),
@@ -43,8 +44,8 @@ impl Verification {
         }
     }
 
-    /// The word when the check fell back to the size: an end that does not tell its size leaves
-    /// nothing to compare.
+    /// Name of the comparison when only sizes were compared. If an end does not report its size,
+    /// nothing was compared.
     pub(crate) fn size_label(self, told: bool) -> String {
         match self {
             Self::Size | Self::Checksum { .. } if told => Self::Size.label(),
@@ -52,7 +53,7 @@ impl Verification {
         }
     }
 
-    /// Whether the user named the algorithm, so that nothing else will do.
+    /// Whether the user named the algorithm, so that nothing else is enough.
     pub(crate) fn is_required(self) -> bool {
         matches!(self, Self::Checksum { required: true, .. })
     }
@@ -66,27 +67,27 @@ impl Verification {
     }
 }
 
-/// An end of a copy, as far as its checksums go.
+/// Checksum abilities of one end of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChecksumAbility<'a> {
-    /// Checksums that can be had.
+    /// Checksums that the end can provide.
     pub(crate) sums: &'a AvailableChecksums,
-    /// The copied bytes are the whole file there.
+    /// The copied bytes are the whole file at this end.
     pub(crate) is_whole_file: bool,
 }
 
 impl ChecksumAbility<'_> {
-    /// Whether this sum can be had of the copied bytes.
+    /// Whether the end can provide this checksum of the copied bytes.
     pub(crate) fn has(&self, algorithm: ChecksumAlgorithm) -> bool {
         self.sums.ranges.contains(&algorithm)
             || (self.is_whole_file && self.sums.whole_files.contains(&algorithm))
     }
 }
 
-/// The check for a copy between two ends, by a checksum that both have.
+/// Chooses the verification of a copy: by a checksum that all ends can provide.
 ///
 /// # Errors
-/// `Protocol` when one end lacks the algorithm that the user named.
+/// `Protocol` if an end lacks the algorithm that the user named.
 pub(crate) fn choose_verification(
     wish: VerifyMode,
     ends: &[ChecksumAbility<'_>],
@@ -115,32 +116,33 @@ pub(crate) fn choose_verification(
     }
 }
 
-/// The comparison of a finished copy with its source.
+/// Comparison of the checksums of a finished copy and its source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChecksumComparison<'a> {
     pub(crate) check: Verification,
-    /// The copy or its source, for messages.
+    /// Name of the copy or its source for messages.
     pub(crate) display_name: &'a str,
-    /// Some of the bytes came in an attempt that the server did not stand by: only a checksum can call
-    /// the copy whole.
+    /// Some bytes came in an attempt that the server did not confirm, so only a checksum can prove
+    /// the copy.
     pub(crate) unconfirmed: bool,
 }
 
-/// How a comparison ended that found no difference.
+/// Result of a comparison that found no difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ComparisonResult {
-    /// Both ends have this checksum.
+    /// Both ends have the same checksum.
     Same,
-    /// There is no checksum to compare; the warning says why. Sizes have to do.
+    /// No checksums could be compared, for the reason in this warning. The sizes must be compared
+    /// instead.
     SizeOnly(String),
 }
 
 impl ChecksumComparison<'_> {
-    /// Weighs the sums of both ends by `algorithm`, or why one of them is missing.
+    /// Evaluates the checksums of both ends, or the reason why one of them is missing.
     ///
     /// # Errors
-    /// A difference ([`Exit::Integrity`]); a missing sum where a sum was asked for by name (the same)
-    /// or where nothing else proves the copy ([`Exit::Protocol`]); a lost connection as it is.
+    /// A difference ([`Exit::Integrity`]). A missing checksum that the user named (`Integrity`) or
+    /// that nothing else can replace ([`Exit::Protocol`]). A lost connection as it is.
     pub(crate) fn evaluate(
         self,
         algorithm: ChecksumAlgorithm,
@@ -173,7 +175,7 @@ impl ChecksumComparison<'_> {
     }
 }
 
-/// Compares two sums.
+/// Compares two checksums.
 pub(crate) fn compare_checksums(
     algorithm: ChecksumAlgorithm,
     source: &str,
@@ -193,7 +195,8 @@ pub(crate) fn compare_checksums(
     ))
 }
 
-/// Sums a local file on a thread of its own; dropping the future stops it.
+/// Computes the checksum of a local file on a thread for blocking calls. Dropping the future stops
+/// it.
 pub(crate) async fn checksum_local(
     algorithm: ChecksumAlgorithm,
     source: Arc<dyn Source>,

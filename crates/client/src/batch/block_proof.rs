@@ -1,9 +1,9 @@
-//! Bytes that may be there although nothing says so: each block of them is kept if its checksum is
-//! the source's.
+//! Block-wise comparison of bytes that may be at the destination although nothing confirms them. A
+//! block is kept if both ends have the same checksum.
 //!
-//! A process that is killed leaves more in the partial file than its journal tells, and a server has
-//! stored more than its last marker said. Sending that again costs up to a second's worth of bytes;
-//! proving it costs a few questions.
+//! A killed process leaves more in the partial file than its journal says, and a server has stored
+//! more than its last marker named. Resending costs up to a second's worth of bytes; comparing
+//! costs a few checksum queries.
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
@@ -11,17 +11,18 @@ use proto::ranges::{ByteRange, RangeSet};
 use super::checksums::ChecksumEndpoint;
 use crate::CopyFailure;
 
-/// Smallest block that is compared, bytes. At most so many good bytes of each stream are sent again.
+/// Smallest block that is compared, bytes. Up to one such block of correct bytes is sent again for
+/// each stream.
 pub(super) const MIN_BLOCK: u64 = 256 << 10;
-/// Largest one, bytes.
+/// Largest block that is compared, bytes.
 const MAX_BLOCK: u64 = 4 << 20;
-/// Most bytes of doubt that are looked at; the rest is sent again.
+/// Most bytes that are compared. Further doubtful bytes are sent again.
 const MAX_DOUBTFUL_BYTES: u64 = 256 << 20;
-/// Blocks that are compared at a time: their sums are asked for in one flight.
+/// Blocks compared at a time. Their checksums are requested in one pipelined group.
 const PIPELINED_BLOCKS: usize = 16;
 
-/// Adds to `safe` what else of the first `end` bytes is as at the source. A server that cannot tell
-/// leaves `safe` as it is; errors are those of connections.
+/// Adds to `safe` those of the first `end` bytes that are the same at the source. If an end cannot
+/// provide checksums, `safe` is returned unchanged. Errors are lost connections.
 pub(super) async fn prove_blocks(
     mut safe: RangeSet,
     end: u64,
@@ -36,6 +37,8 @@ pub(super) async fn prove_blocks(
             source.checksums(algorithm, flight),
             destination.checksums(algorithm, flight)
         );
+        // Only a lost session is an error. A server that cannot checksum ranges just proves
+        // nothing.
         let (source, copy) = match sums {
             (Ok(source), Ok(copy)) => (source, copy),
             (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
@@ -50,16 +53,17 @@ pub(super) async fn prove_blocks(
     Ok(safe)
 }
 
-/// Takes the end off a file of `size` bytes that is found whole at a server: the transfer of that end
-/// is what makes the server force the file to disk and say so.
+/// Removes the end of a file of `size` bytes that is complete at a server. Only the transfer of the
+/// remaining bytes makes the server sync the file and confirm it with a 226.
 pub(super) fn exclude_tail(safe: &mut RangeSet, size: Option<u64>) {
     if let Some(size) = size.filter(|size| safe.contains(0, *size)) {
         safe.remove(size.saturating_sub(MIN_BLOCK), size);
     }
 }
 
-/// What is not in `safe` below `end`. Streams write forwards, so that each gap holds good bytes at its
-/// start if anywhere: where there is too much doubt, each gap gives an equal share from there.
+/// The ranges below `end` that are not in `safe`. If there are too many bytes, each gap contributes
+/// an equal share from its start: streams write forwards, so correct bytes are at the start of a
+/// gap.
 fn doubtful_ranges(safe: &RangeSet, end: u64) -> RangeSet {
     let gaps = safe.gaps(0, end);
     if gaps.byte_count() <= MAX_DOUBTFUL_BYTES {
@@ -73,8 +77,8 @@ fn doubtful_ranges(safe: &RangeSet, end: u64) -> RangeSet {
     doubt
 }
 
-/// The blocks below `end` that have doubtful bytes, at most `most`: as small as possible, and of too
-/// many the last ones.
+/// The blocks below `end` that contain doubtful bytes, at most `most`. Blocks are as small as that
+/// limit allows; of too many of the largest blocks the last ones are used.
 fn blocks_to_compare(doubt: &RangeSet, end: u64, most: usize) -> Vec<ByteRange> {
     let mut size = MIN_BLOCK;
     loop {
@@ -89,11 +93,12 @@ fn blocks_to_compare(doubt: &RangeSet, end: u64, most: usize) -> Vec<ByteRange> 
     }
 }
 
-/// The blocks of `size` bytes (the last one ends at `end`) that have bytes of `doubt`.
+/// The blocks of `size` bytes that contain bytes of `doubt`. The last block ends at `end`.
 fn cut_blocks(doubt: &RangeSet, end: u64, size: u64) -> Vec<ByteRange> {
     let mut blocks: Vec<ByteRange> = Vec::new();
     for range in doubt.iter() {
         let covered = blocks.last().map_or(0, |block| block.end);
+        // Blocks start at multiples of their size, so that neighbouring gaps can share a block.
         let mut at = (range.start - range.start % size).max(covered);
         while at < range.end {
             let block = ByteRange {
@@ -143,7 +148,7 @@ mod tests {
     fn much_doubt_is_cut_into_larger_blocks_and_too_much_is_left() {
         let found = blocks_to_compare(&ranges(&[(0, 64 * MIB)]), 64 * MIB, 128);
         assert_eq!((found.len(), found[0].len()), (128, 512 * KIB));
-        // Scattered over more than so many of the largest blocks: the last ones.
+        // Spread over more blocks than allowed: the last ones are compared.
         let far: Vec<_> = (0..200).map(|n| (n * 10 * MIB, n * 10 * MIB + 1)).collect();
         let found = blocks_to_compare(&ranges(&far), 2000 * MIB, 128);
         assert_eq!((found.len(), found[0].start), (128, 720 * MIB));
@@ -196,7 +201,7 @@ mod tests {
         let (mut source, mut copy) = (end(&source), end(&copy));
         let sum = ChecksumAlgorithm::Crc32c;
         let proved = prove_blocks(safe, length, sum, &mut source, &mut copy).await;
-        // What was safe before stays so.
+        // Bytes that were safe before remain safe.
         let wanted = [(0, MIN_BLOCK + 2), (2 * MIN_BLOCK, length)];
         assert_eq!(proved.unwrap(), ranges(&wanted));
     }

@@ -1,4 +1,4 @@
-//! Checksums of the two ends of a copy, wherever they are.
+//! Checksums of the two ends of a copy.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use crate::verify::checksum_local;
 const COMPARED_TAIL: u64 = 4 << 20;
 /// Most ranges that are compared.
 const MAX_COMPARED_RANGES: usize = 16;
-/// Most sums of ranges of an open file that are worth computing.
+/// Most range checksums that are computed of an open file.
 const MAX_LOCAL_QUERIES: usize = 128;
 
-/// One end of a copy: bytes that can be summed. `origin` is where the copy's byte 0 is.
+/// One end of a copy, whose bytes can be checksummed. `origin` is the offset of the copy's byte 0.
 pub(super) enum ChecksumEndpoint<'a> {
-    /// Open here.
+    /// A file that this process has open.
     Open {
         /// The file.
         source: Arc<dyn Source>,
         /// Offset of the part.
         origin: u64,
     },
-    /// By its name, where it is kept.
+    /// A file at a storage.
     Named {
-        /// Idle.
+        /// A session that runs no other command.
         storage: &'a mut dyn Storage,
-        /// The file.
+        /// Path of the file.
         path: &'a [u8],
         /// Offset of the part.
         origin: u64,
@@ -38,7 +38,7 @@ pub(super) enum ChecksumEndpoint<'a> {
 }
 
 impl ChecksumEndpoint<'_> {
-    /// Most sums of ranges that are worth asking for.
+    /// Most range checksums that should be requested.
     pub(super) fn max_queries(&self) -> usize {
         match self {
             Self::Named { storage, .. } => storage.capabilities().max_queries,
@@ -46,7 +46,7 @@ impl ChecksumEndpoint<'_> {
         }
     }
 
-    /// The sums of ranges, in their order.
+    /// The checksums of ranges, in order.
     pub(super) async fn checksums(
         &mut self,
         algorithm: ChecksumAlgorithm,
@@ -82,8 +82,8 @@ impl ChecksumEndpoint<'_> {
         self.checksum(algorithm, start, length).await
     }
 
-    /// The sum from the origin on: of `length` bytes, or to the end. Storages that sum whole files only
-    /// can do that, too.
+    /// The checksum from the origin on, of `length` bytes or to the end. Storages that can only
+    /// checksum whole files support this too.
     pub(super) async fn whole_checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
@@ -114,7 +114,7 @@ impl ChecksumEndpoint<'_> {
     }
 }
 
-/// Compares the ends of the safe ranges (at most 4 MiB of each, at most 16 ranges, the last ones).
+/// Compares the ends of the safe ranges: at most 4 MiB of each, and the last 16 ranges at most.
 pub(super) async fn range_ends_agree(
     a: &mut ChecksumEndpoint<'_>,
     b: &mut ChecksumEndpoint<'_>,
@@ -134,7 +134,7 @@ pub(super) async fn range_ends_agree(
     Ok(true)
 }
 
-/// Compares one range.
+/// Compares the checksums of one range.
 pub(super) async fn range_agrees(
     a: &mut ChecksumEndpoint<'_>,
     b: &mut ChecksumEndpoint<'_>,
@@ -148,7 +148,7 @@ pub(super) async fn range_agrees(
     Ok(a?.eq_ignore_ascii_case(&b?))
 }
 
-/// The cheapest algorithm for parts of files that all ends have.
+/// The cheapest algorithm for parts of files that all ends support.
 pub(super) fn common_range_algorithm(ends: &[&AvailableChecksums]) -> Option<ChecksumAlgorithm> {
     ChecksumAlgorithm::CHEAPEST_FIRST
         .into_iter()

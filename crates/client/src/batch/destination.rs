@@ -1,4 +1,4 @@
-//! The destination of one file over all attempts: written by this process, or stored by its name at a
+//! The destination of one file over all attempts: written by this process, or stored by name at a
 //! storage.
 
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
 use crate::verify::Verification;
 use crate::{CopyFailure, Exit};
 
-/// Where the bytes go.
+/// The destination of a copy.
 pub(super) enum CopyDestination<'a> {
-    /// Into an open file of this process.
+    /// A file that this process has open.
     Local(Box<LocalDestination>),
-    /// To a storage that stores them.
+    /// A storage that stores the file.
     Storage(Box<StorageDestination<'a>>),
 }
 
 impl<'a> CopyDestination<'a> {
-    /// Makes the destination this copy's own, before anybody else is troubled.
+    /// Takes the lock of the destination before a session is opened.
     pub(super) fn lock(
         &mut self,
         ctx: &BatchContext,
@@ -41,7 +41,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Safe at the destination when an attempt begins.
+    /// Ranges that are safe at the destination when an attempt begins.
     pub(super) fn safe_ranges(&self) -> &RangeSet {
         match self {
             Self::Local(download) => &download.state.safe,
@@ -49,13 +49,13 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Everything is there already.
+    /// Whether all bytes are at the destination already.
     pub(super) fn is_whole(&self, span: CopyRange) -> bool {
         let have = self.safe_ranges();
         !have.is_empty() && span.size.is_some_and(|size| have.contains(0, size))
     }
 
-    /// Bytes are taken at any offset.
+    /// Whether bytes can be written at any offset.
     pub(super) fn is_seekable(&self) -> bool {
         match self {
             Self::Local(download) => download.is_seekable(),
@@ -63,7 +63,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// The checksums that can be had of the finished copy.
+    /// The checksums that the destination can provide of the finished copy.
     pub(super) async fn available_checksums(
         &self,
         to: &mut dyn Storage,
@@ -74,8 +74,8 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Facts of the file that has the final name, if `--resume` asks for it to be looked at and it has this size; and
-    /// the end that can be summed.
+    /// With `--resume`: facts of the file that has the final name, if it has the right size and no
+    /// partial file is beside it, together with the endpoint for its checksum.
     pub(super) async fn file_in_place<'e>(
         &self,
         ctx: &BatchContext,
@@ -109,7 +109,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// The file that has the final name is the one that was to be copied.
+    /// Accepts the file with the final name as the finished copy.
     pub(super) async fn confirm_in_place(
         &self,
         ctx: &BatchContext,
@@ -125,7 +125,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Before each attempt: finds out what is safe at the destination.
+    /// Before each attempt: finds out which bytes are safe at the destination.
     pub(super) async fn prepare(
         &mut self,
         asked: (&BatchContext, &PlannedFile, Verification),
@@ -139,7 +139,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// The state while an attempt runs, and the journal that it is written to.
+    /// The journal, and a function that returns the ranges to write to it while an attempt runs.
     pub(super) fn journal_and_progress(
         &mut self,
         control: &Arc<TransferControl>,
@@ -160,8 +160,8 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// The length of an interrupted copy tells what is there; `in_order`: bytes come from the first to
-    /// the last.
+    /// Whether the length of an interrupted copy shows which bytes are there. `in_order`: bytes are
+    /// written from first to last.
     pub(super) fn length_shows_progress(&self, in_order: bool) -> bool {
         match self {
             Self::Local(_) => in_order,
@@ -169,8 +169,8 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// The sum of the copy: of what was written here, else the storage's own. The outer failure is this
-    /// machine's.
+    /// Checksum of the copy: of what was written here, otherwise from the storage. The outer error
+    /// is a failure of this machine.
     pub(super) async fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -192,21 +192,21 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Compares the copy's size with `expected`; `false` when it is not told.
+    /// Compares the size of the copy with `expected`. Returns `false` if the size is unknown.
     pub(super) async fn check_size(
         &self,
         to: &mut dyn Storage,
         expected: Option<u64>,
     ) -> Result<bool, CopyFailure> {
         match (self, expected) {
-            // Its length was compared when the last byte had come.
+            // The length was checked when the last byte had arrived.
             (Self::Local(_), expected) => Ok(expected.is_some()),
             (Self::Storage(upload), Some(expected)) => upload.check_size(to, expected).await,
             (Self::Storage(_), None) => Ok(false),
         }
     }
 
-    /// For messages about a comparison.
+    /// Name of the file for messages about a comparison.
     pub(super) fn display_name(&self, item: &PlannedFile) -> String {
         match self {
             Self::Local(_) => item.source.display(),
@@ -214,7 +214,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Some of the bytes came in an attempt that a peer did not stand by.
+    /// Whether some bytes came in an attempt that a peer did not confirm.
     pub(super) fn is_unconfirmed(&self) -> bool {
         match self {
             Self::Local(download) => download.state.unconfirmed,
@@ -222,7 +222,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Passes the result of a verification on, and keeps nothing that it proved wrong.
+    /// Passes on the result of a verification and discards bytes that it proved wrong.
     pub(super) async fn after_verification<T>(
         &mut self,
         verified: Result<T, CopyFailure>,
@@ -233,7 +233,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Gives the whole and verified file its time and its name.
+    /// Gives the complete and verified file its time and its final name.
     pub(super) async fn finish(
         &mut self,
         ctx: &BatchContext,
@@ -250,7 +250,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Adds to a final failure where a whole and verified file is that did not get its name.
+    /// Adds to a permanent failure the location of a verified file that could not be renamed.
     pub(super) fn explain_failure(&self, failure: CopyFailure) -> CopyFailure {
         match self {
             Self::Local(_) => failure,
@@ -258,7 +258,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Gives up what was resumed; `false` when nothing was.
+    /// Discards what was resumed. Returns `false` when nothing was resumed.
     pub(super) fn discard_resumed(&mut self) -> bool {
         match self {
             Self::Local(download) => download.discard_resumed(),
@@ -266,7 +266,7 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// The last attempt's bytes are sent again.
+    /// Whether the bytes of the last attempt are sent again.
     pub(super) fn attempt_was_wasted(&self) -> bool {
         match self {
             Self::Local(download) => download.state.attempt_wasted,
@@ -274,13 +274,13 @@ impl<'a> CopyDestination<'a> {
         }
     }
 
-    /// Nothing can be compared with a source that is open here, too: a pipe cannot be read again.
+    /// Whether the written bytes cannot be read again, as in a pipe.
     pub(super) fn is_unreadable(&self) -> bool {
         matches!(self, Self::Local(download) if !download.is_file())
     }
 }
 
-/// A source that was open here is given by the name of its end.
+/// Endpoint of a source that is open in this process.
 pub(super) fn open_endpoint(source: &Arc<dyn Source>, origin: u64) -> ChecksumEndpoint<'static> {
     ChecksumEndpoint::Open {
         source: Arc::clone(source),

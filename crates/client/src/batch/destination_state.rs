@@ -1,48 +1,50 @@
-//! The bytes of a failed attempt that are kept.
+//! Decides which bytes of a failed attempt are kept.
 //!
-//! A lost connection says nothing against the bytes that arrived: TCP delivered them, and the next
-//! attempt goes on after them. A refusal (a 4xx or 5xx after the data), a 226 beside data that did not
-//! end, and an end without 226 do: there a count of bytes proves nothing. Such bytes are kept only
-//! where a checksum of the whole will judge them, and are sent again where none will.
+//! A lost connection does not cast doubt on the bytes that arrived: TCP delivered them, and the
+//! next attempt continues after them. Three other endings do: a refusal (a 4xx or 5xx reply after
+//! the data), a 226 although the data did not end properly, and a connection that ends without a
+//! 226. In these cases a byte count proves nothing. The bytes are kept only if a checksum of the
+//! whole file will be compared, and are sent again otherwise.
 
 use proto::ranges::RangeSet;
 
 use crate::journal::{Journal, StoredRanges};
 use crate::transfer::TransferConfirmation;
 
-/// The verdict on the bytes of a failed attempt.
+/// Verdict on the bytes of a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum KeptRanges {
     /// These ranges are safe.
     Safe(RangeSet),
-    /// These ranges are there, but only a checksum can call them safe.
+    /// These ranges have arrived, but only a checksum can prove them.
     Unconfirmed(RangeSet),
-    /// Only these ranges are safe: the attempt's unconfirmed bytes are sent again.
+    /// Only these ranges are safe. The unconfirmed bytes of the attempt are sent again.
     ConfirmedOnly(RangeSet),
 }
 
-/// How a destination stands, over the attempts of a copy.
+/// State of a destination over the attempts of a copy.
 #[derive(Debug, Default)]
 pub(super) struct DestinationState {
-    /// Tells a later run what is safe; `None` where nothing is to be told.
+    /// Tells a later run which bytes are safe. `None` if no journal is written.
     pub(super) journal: Option<Journal>,
-    /// Safe at the destination.
+    /// Ranges that are safe at the destination.
     pub(super) safe: RangeSet,
-    /// Some of it is from an earlier run.
+    /// Some of the safe ranges are from an earlier run.
     pub(super) resumed: bool,
-    /// Nothing of an earlier run is to be used.
+    /// Nothing of an earlier run may be used.
     pub(super) ignore_leftovers: bool,
-    /// Some of what is safe came in an attempt that a peer did not stand by: a checksum must judge it.
+    /// Some of the safe ranges came in an attempt that a peer did not confirm. A checksum must
+    /// prove them.
     pub(super) unconfirmed: bool,
-    /// The last attempt's bytes are sent again.
+    /// The bytes of the last attempt are sent again.
     pub(super) attempt_wasted: bool,
-    /// A mismatch has led to a new beginning once.
+    /// The file was restarted once after a mismatch.
     started_over: bool,
 }
 
 impl DestinationState {
-    /// Weighs a failed attempt, as [`after_failure`]; `Some` of what alone is safe where the attempt's
-    /// bytes do not count.
+    /// Records a failed attempt according to [`ranges_after_failure`]. Returns the ranges that
+    /// remain safe if the attempt's bytes do not count.
     pub(super) fn record_failed_attempt(
         &mut self,
         arrived: &RangeSet,
@@ -61,7 +63,7 @@ impl DestinationState {
         None
     }
 
-    /// Nothing but `safe` counts any more.
+    /// Keeps only the ranges `safe`.
     pub(super) fn retract_to(&mut self, safe: RangeSet) {
         self.attempt_wasted = true;
         if let Some(journal) = &mut self.journal
@@ -72,14 +74,14 @@ impl DestinationState {
         self.safe = safe;
     }
 
-    /// Removes the journal: there is nothing to go on from any more, or everything is in place.
+    /// Removes the journal: there is nothing to resume, or the file is complete.
     pub(super) fn remove_journal(&mut self) {
         if let Some(journal) = self.journal.take() {
             journal.remove();
         }
     }
 
-    /// Gives up what was resumed, or once what was disputed; `false` when nothing was.
+    /// Discards resumed ranges, or once the unconfirmed ones. Returns `false` when there were none.
     pub(super) fn discard_resumed(&mut self) -> bool {
         let resumed = std::mem::take(&mut self.resumed);
         let disputed = std::mem::take(&mut self.unconfirmed) && !self.started_over;
@@ -94,8 +96,9 @@ impl DestinationState {
     }
 }
 
-/// Weighs a failed attempt: `before` was safe when it began, `arrived` came in it, `size` is that of
-/// the whole; `judged`: a checksum of the whole will be compared at the end.
+/// Decides what counts after a failed attempt. `before` was safe when it began, `arrived` came
+/// during it, `size` is that of the whole file. `has_checksum`: a checksum of the whole file will
+/// be compared at the end.
 fn ranges_after_failure(
     before: &RangeSet,
     arrived: &RangeSet,
@@ -105,7 +108,7 @@ fn ranges_after_failure(
 ) -> KeptRanges {
     let mut all = before.clone();
     all.extend(arrived);
-    // Nothing is left to be sent that a 226 could confirm.
+    // All bytes are there, so no further data transfer can bring the missing 226.
     let whole = size.is_some_and(|size| all.contains(0, size));
     if !said.was_refused() && !whole {
         return KeptRanges::Safe(all);

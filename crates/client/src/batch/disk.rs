@@ -1,4 +1,4 @@
-//! Waiting for this machine's disk, off the runtime.
+//! Disk operations of this machine, run outside the async runtime.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::journal::{self, CopyIdentity, Journal, JournalLocation, StoredRanges}
 use crate::partial::{PartialFile, WriteTarget, directory_of, local_failure};
 use crate::{CopyFailure, Exit};
 
-/// Runs `work`, which blocks.
+/// Runs blocking `work` on a thread for blocking calls.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CopyFailure> + Send + 'static,
 ) -> Result<T, CopyFailure> {
@@ -24,7 +24,8 @@ pub(super) async fn run_blocking<T: Send + 'static>(
         .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
 }
 
-/// Forces a whole and verified file to disk, with its time and permissions: see [`PartialFile::sync_with_metadata`].
+/// Writes time, permissions and data of a complete and verified file to disk: see
+/// [`PartialFile::sync_with_metadata`].
 pub(super) async fn sync_with_metadata(
     target: &WriteTarget,
     sink: &Arc<FileSink>,
@@ -37,8 +38,9 @@ pub(super) async fn sync_with_metadata(
     run_blocking(move || partial.sync_with_metadata(&sink, modified)).await
 }
 
-/// Why a file, read again, is not what was written to it: pages that the disk refused may have left
-/// memory since, and then it is the disk's failure, not a `mismatch`.
+/// Explains why a file that is read again differs from what was written. If the disk refuses a
+/// sync, pages that it could not store may have left the page cache, and the disk failure is the
+/// reason. Otherwise returns `mismatch`.
 pub(super) async fn sync_failure_or(
     mismatch: CopyFailure,
     target: &WriteTarget,
@@ -52,7 +54,7 @@ pub(super) async fn sync_failure_or(
     synced.err().unwrap_or(mismatch)
 }
 
-/// Gives it its name.
+/// Renames the partial file to its final name.
 pub(super) async fn put_in_place(
     target: &WriteTarget,
     sink: &Arc<FileSink>,
@@ -64,8 +66,8 @@ pub(super) async fn put_in_place(
     run_blocking(move || partial.put_in_place(&sink)).await
 }
 
-/// Forces to disk a file that has its name already: the run that put it there may have ended before it
-/// did so itself.
+/// Syncs a file that has its final name already. The run that renamed it may have ended before its
+/// own sync.
 pub(super) async fn sync_in_place(path: &Path, policy: SyncPolicy) -> Result<(), CopyFailure> {
     if policy == SyncPolicy::None {
         return Ok(());
@@ -73,6 +75,7 @@ pub(super) async fn sync_in_place(path: &Path, policy: SyncPolicy) -> Result<(),
     let path = path.to_owned();
     run_blocking(move || {
         let directory = directory_of(&path);
+        // fsync(2) rather than fdatasync(2), so that the modification time reaches the disk too.
         let synced = File::open(&path).and_then(|file| file.sync_all());
         synced
             .and_then(|()| policy.sync_directory(directory))
@@ -81,9 +84,9 @@ pub(super) async fn sync_in_place(path: &Path, policy: SyncPolicy) -> Result<(),
     .await
 }
 
-/// The journal of a copy that goes on from `have`, which is on disk when this returns (if the sink
-/// forces bytes to disk). What an earlier run handed to the kernel may have been lost since on a disk
-/// that is full or broken: then nothing is left to go on from.
+/// The journal of a copy that resumes from `safe`. Those bytes are on disk when this returns, if
+/// the sink syncs at all. On a full or broken disk, bytes that an earlier run handed to the kernel
+/// may have been lost since; then there is nothing to resume from.
 pub(super) async fn resume_journal(
     partial: &PartialFile,
     sink: &Arc<FileSink>,
@@ -95,12 +98,14 @@ pub(super) async fn resume_journal(
     run_blocking(move || {
         if let Err(error) = sink.sync() {
             journal::remove_file_and_temporary(&path);
-            // What this run has read of it may have been memory alone; the next one reads the disk.
+            // The page cache may hold bytes that the disk lost. Dropping them makes the next run
+            // read the disk.
             if let Err(error) = sink.forget_unsynced(true) {
                 tracing::debug!("partial file: {error}");
             }
             return Err(local_failure(&partial.path, error));
         }
+        // With policy `none` the sync above did nothing.
         if sink.is_durable() {
             state.synced = state.safe.clone();
         }
@@ -126,8 +131,9 @@ pub(super) async fn new_journal(
     .await
 }
 
-/// The journal of a copy to a server, which goes on `from` what is there, or starts over. `None` where
-/// it cannot be written; then an older one, which this copy may make untrue, is gone, too.
+/// The journal of a copy to a server, which resumes `from` the stored ranges, or starts over.
+/// `None` if it cannot be written; an older journal is removed then, because this copy may make it
+/// untrue.
 pub(super) async fn upload_journal(
     path: PathBuf,
     identity: CopyIdentity,
@@ -147,10 +153,10 @@ pub(super) async fn upload_journal(
     .await
 }
 
-/// Takes out of a file whose disk refused something what is not on disk, and drops the rest from
-/// memory: memory may still show what the disk does not hold, and a checksum would prove what a power
-/// cut takes. Gives what is left: less than was synced where the file system can neither make holes nor
-/// write.
+/// Removes unsynced bytes from a file whose disk refused a write, and drops the rest from the page
+/// cache. The cache may still show what the disk does not hold, and a checksum would then prove
+/// bytes that a power cut takes away. Returns the remaining ranges: fewer than were synced where
+/// the file system can neither punch holes nor write zeros.
 pub(super) fn drop_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
     match sink.keep_only(synced) {
         Ok(()) => synced.clone(),
@@ -161,7 +167,7 @@ pub(super) fn drop_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
     }
 }
 
-/// Cuts a file; gives what is left.
+/// Truncates a file and returns the remaining range.
 fn truncate_to(sink: &FileSink, length: u64) -> RangeSet {
     let mut left = RangeSet::new();
     match sink.file().set_len(length) {
@@ -171,7 +177,7 @@ fn truncate_to(sink: &FileSink, length: u64) -> RangeSet {
     left
 }
 
-/// The state of the destination during an attempt that began with `before`.
+/// Ranges stored at the destination during an attempt that began with `before`.
 pub(super) fn stored_ranges_during(
     before: &StoredRanges,
     control: &TransferControl,
@@ -180,7 +186,7 @@ pub(super) fn stored_ranges_during(
     now.safe.extend(&control.stored());
     let synced = control.synced();
     if !synced.is_empty() {
-        // A checkpoint syncs the whole file, with what was there before.
+        // A checkpoint syncs the whole file, including what was there before the attempt.
         now.synced = before.safe.clone();
         now.synced.extend(&synced);
     }
@@ -197,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// What statfs(2) calls a tmpfs.
+    /// `f_type` of a tmpfs (statfs(2)).
     const TMPFS_MAGIC: i64 = 0x0102_1994;
 
     #[test]
@@ -223,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_stays_when_the_disk_refuses_is_read_from_the_disk_again() {
-        // Not in /tmp, which more often than this is memory alone.
+        // Not in /tmp, which is often a tmpfs.
         let here = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(directory_of(&here)).unwrap();
         let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
@@ -239,7 +245,7 @@ mod tests {
             preadv2(sink.file(), &mut slices, 0, now)
         };
         let memory_alone = fstatfs(sink.file()).unwrap().f_type == TMPFS_MAGIC;
-        // Some file systems cannot be asked.
+        // Some file systems do not support RWF_NOWAIT.
         if memory_alone || in_memory() != Ok(4096) {
             return;
         }
@@ -266,7 +272,7 @@ mod tests {
         let from = || Some(StoredRanges::safe_only(safe.clone()));
         let written = upload_journal(path.clone(), identity.clone(), from()).await;
         assert!(written.unwrap().is_some() && journal::load(&path).is_some());
-        // No file can be made there.
+        // A directory in the place of the temporary file makes the journal unwritable.
         std::fs::create_dir(dir.path().join("j~")).unwrap();
         let refused = upload_journal(path.clone(), identity, from()).await;
         assert!(refused.unwrap().is_none());

@@ -1,5 +1,5 @@
-//! A destination that this process writes itself: a file of this machine under its partial name until it
-//! is whole, or a pipe or device.
+//! A destination that this process writes: a local file under its partial name until it is
+//! complete, or a pipe or device.
 
 use std::sync::Arc;
 
@@ -22,22 +22,22 @@ use crate::transfer::TransferConfirmation;
 use crate::verify::{Verification, checksum_local};
 use crate::{CopyFailure, Exit};
 
-/// The destination here, over all attempts.
+/// The local destination, over all attempts.
 pub(super) struct LocalDestination {
     target: WriteTarget,
-    /// For messages.
+    /// Name for messages.
     display_name: String,
-    /// Open, and owned, over all attempts.
+    /// Open and locked over all attempts.
     sink: Option<Arc<FileSink>>,
-    /// It is decided what of an earlier run is kept.
+    /// Leftovers of an earlier run have been examined.
     prepared: bool,
     pub(super) state: DestinationState,
-    /// Of what is safe, on disk.
+    /// The part of the safe ranges that is on disk.
     synced: RangeSet,
 }
 
 impl LocalDestination {
-    /// Nothing done yet.
+    /// A destination that is not open yet.
     pub(super) fn new(target: WriteTarget, shown: String) -> Self {
         Self {
             target,
@@ -49,9 +49,9 @@ impl LocalDestination {
         }
     }
 
-    /// Makes the destination this copy's own before anybody else is troubled: nobody else's file is
-    /// waited for with a session in hand. Where nothing unfinished is, `--resume` looks at the
-    /// destination first.
+    /// Takes the lock before a session is opened, so that no session waits for another copy's file.
+    /// With `--resume` and without a partial file, the lock is taken later: the finished
+    /// destination is examined first.
     pub(super) fn lock_early(&mut self, ctx: &BatchContext) -> Result<(), CopyFailure> {
         let unfinished = match &self.target {
             WriteTarget::File(partial) => partial.existing_length().is_some(),
@@ -63,7 +63,7 @@ impl LocalDestination {
         Ok(())
     }
 
-    /// The open destination, which nobody else writes until this copy is over.
+    /// The open destination, locked until this copy ends.
     pub(super) fn lock(&mut self, ctx: &BatchContext) -> Result<Arc<FileSink>, CopyFailure> {
         if let Some(sink) = &self.sink {
             return Ok(Arc::clone(sink));
@@ -83,18 +83,18 @@ impl LocalDestination {
         }
     }
 
-    /// The checksums that can be had of what was written.
+    /// The checksums that can be computed of the written file: all.
     pub(super) fn available_checksums(&self) -> AvailableChecksums {
         AvailableChecksums::all()
     }
 
-    /// Whether what was written has a name, under which it can be read again.
+    /// Whether the destination is a named file that can be read again.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.target, WriteTarget::File(_))
     }
 
-    /// The file that has the final name, if `--resume` asks for it to be looked at: it has this size,
-    /// and nothing unfinished is beside it.
+    /// With `--resume`: the file with the final name, if it has the right size and no partial file
+    /// is beside it.
     pub(super) fn file_in_place(
         &self,
         ctx: &BatchContext,
@@ -127,8 +127,8 @@ impl LocalDestination {
         }))
     }
 
-    /// The file that has the final name is what was to be copied: it is forced to disk, and what a run
-    /// left that was killed after the rename goes, unless somebody is at it again.
+    /// The file with the final name is the wanted copy. Syncs it, and removes what a run left that
+    /// was killed after the rename, unless another copy has taken over.
     pub(super) async fn confirm_in_place(
         &self,
         ctx: &BatchContext,
@@ -147,7 +147,7 @@ impl LocalDestination {
         Ok(())
     }
 
-    /// Before the first attempt: decides what of an earlier run is kept.
+    /// Before the first attempt: decides which bytes of an earlier run are kept.
     pub(super) async fn prepare(
         &mut self,
         (ctx, item, check): (&BatchContext, &PlannedFile, Verification),
@@ -185,8 +185,11 @@ impl LocalDestination {
         self.state.resumed = !self.state.safe.is_empty();
         if !self.state.resumed {
             self.state.journal = Some(disk::new_journal(&partial.journal, identity).await?);
+            // The old journal goes before the file is truncated: it must never claim bytes of the
+            // new copy.
             return partial.truncate(sink);
         }
+        // Appending in order is only meaningful if the kept bytes are the whole partial file.
         identity.in_order &= is_whole_file(&self.state.safe, Some(length));
         let (journal, state) =
             disk::resume_journal(partial, sink, identity, &self.state.safe).await?;
@@ -217,7 +220,7 @@ impl LocalDestination {
         usable_ranges(ctx, &leftover, &[sums, &own], source, &mut destination).await
     }
 
-    /// Safe and synced now.
+    /// The safe and synced ranges now.
     pub(super) fn stored_ranges(&self) -> StoredRanges {
         StoredRanges {
             safe: self.state.safe.clone(),
@@ -225,7 +228,7 @@ impl LocalDestination {
         }
     }
 
-    /// Likewise, while an attempt runs.
+    /// The safe and synced ranges while an attempt runs.
     pub(super) fn stored_ranges_during(
         &self,
         control: &Arc<TransferControl>,
@@ -234,14 +237,14 @@ impl LocalDestination {
         move || disk::stored_ranges_during(&before, &control)
     }
 
-    /// An attempt ended well, and left this.
+    /// Records the ranges of a successful attempt.
     pub(super) fn attempt_succeeded(&mut self, control: &TransferControl) {
         self.state.attempt_wasted = false;
         let state = disk::stored_ranges_during(&self.stored_ranges(), control);
         (self.state.safe, self.synced) = (state.safe, state.synced);
     }
 
-    /// An attempt failed: decides what of it counts.
+    /// Records a failed attempt and decides which of its bytes count.
     pub(super) fn attempt_failed(
         &mut self,
         control: &TransferControl,
@@ -258,12 +261,14 @@ impl LocalDestination {
         {
             self.retract_to(safe);
         }
+        // A store error may have lost bytes of earlier attempts too, as the kernel drops dirty
+        // pages that it cannot write.
         if said.has_store_failed() {
             self.keep_only_synced();
         }
     }
 
-    /// Nothing but `safe` counts any more.
+    /// Keeps only the ranges `safe`.
     fn retract_to(&mut self, safe: RangeSet) {
         if let (WriteTarget::File(_), Some(sink)) = (&self.target, &self.sink)
             && let Err(e) = sink.file().set_len(safe.end())
@@ -274,8 +279,8 @@ impl LocalDestination {
         self.synced = RangeSet::new();
     }
 
-    /// The disk refused something: what was handed to the kernel and not forced to disk may be lost,
-    /// whatever the length of the partial file.
+    /// After a disk error: data that was written but not synced may be lost, whatever the length of
+    /// the partial file, so only synced ranges stay safe.
     fn keep_only_synced(&mut self) {
         let Some(sink) = self.sink.as_ref().filter(|sink| sink.is_durable()) else {
             return;
@@ -290,7 +295,7 @@ impl LocalDestination {
         }
     }
 
-    /// The sum of what was written, read again; `None` of pipes and devices.
+    /// Checksum of the written file, read again. `None` for pipes and devices.
     pub(super) async fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
@@ -305,7 +310,8 @@ impl LocalDestination {
         }
     }
 
-    /// The source's end and its confirmation are not enough: the file must have the announced length.
+    /// Checks that the file has the announced length, although source and transfer reported
+    /// success.
     pub(super) fn check_length(&self, size: Option<u64>, source: &str) -> Result<(), CopyFailure> {
         let (WriteTarget::File(partial), Some(size), Some(sink)) = (&self.target, size, &self.sink)
         else {
@@ -319,8 +325,8 @@ impl LocalDestination {
         Err(CopyFailure::new(Exit::Integrity, message))
     }
 
-    /// Passes the result of a verification on; after a mismatch, or where nothing proves what the source
-    /// refused, nothing is left to resume.
+    /// Passes on the result of a verification. After a mismatch, or when nothing proves the bytes
+    /// that the source did not confirm, nothing is left to resume.
     pub(super) async fn after_verification<T>(
         &mut self,
         verified: Result<T, CopyFailure>,
@@ -332,8 +338,7 @@ impl LocalDestination {
                 };
                 let failure = disk::sync_failure_or(mismatch, &self.target, &sink).await;
                 if failure.exit == Exit::Integrity || !sink.is_durable() {
-                    // The file is known to be wrong, and where nothing is forced to disk, there is no
-                    // part of it that is known to be right.
+                    // The file is wrong, and without syncs no part of it is known to be right.
                     self.state.remove_journal();
                 } else {
                     self.keep_only_synced();
@@ -348,7 +353,7 @@ impl LocalDestination {
         }
     }
 
-    /// Forces the whole and verified file to disk and gives it its name.
+    /// Syncs the complete and verified file and renames it.
     pub(super) async fn finish(&mut self, modified: Option<Timestamp>) -> Result<(), CopyFailure> {
         if let Some(sink) = self.sink.clone() {
             if let Err(failure) = disk::sync_with_metadata(&self.target, &sink, modified).await {
@@ -361,7 +366,7 @@ impl LocalDestination {
         Ok(())
     }
 
-    /// Gives up what was resumed; `false` when nothing was.
+    /// Discards what was resumed. Returns `false` when nothing was resumed.
     pub(super) fn discard_resumed(&mut self) -> bool {
         let forgotten = self.state.discard_resumed();
         if forgotten {
@@ -373,7 +378,7 @@ impl LocalDestination {
 }
 
 impl Drop for LocalDestination {
-    /// A copy that stored nothing leaves nothing.
+    /// A copy that stored nothing leaves no file.
     fn drop(&mut self) {
         if let (WriteTarget::File(partial), Some(sink)) = (&self.target, &self.sink) {
             partial.remove_if_empty(sink);
@@ -381,7 +386,7 @@ impl Drop for LocalDestination {
     }
 }
 
-/// Bytes in the open file.
+/// Length of the open file, bytes.
 fn length(sink: &FileSink) -> std::io::Result<u64> {
     sink.file().metadata().map(|meta| meta.len())
 }

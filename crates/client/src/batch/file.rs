@@ -1,4 +1,5 @@
-//! One file of a batch: its turn, what is there already, and as many attempts as it takes.
+//! One file of a batch: waits for other copies, checks the existing destination, and makes as many
+//! attempts as necessary.
 
 use proto::listing::EntryKind;
 
@@ -11,8 +12,8 @@ use crate::location::Location;
 use crate::retry::RetryBudget;
 use crate::{CopyEvent, CopyFailure, Exit};
 
-/// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
-/// whether another copy is still at it begins anew: what there is to do may have changed meanwhile.
+/// Copies one file. A failure comes with the number of bytes that were moved. With `--wait`, each
+/// retry starts from the beginning, because the other copy may have changed what is left to do.
 pub(super) async fn copy_file(
     ctx: &BatchContext,
     item: &PlannedFile,
@@ -20,6 +21,7 @@ pub(super) async fn copy_file(
     let meter = ctx.meter.begin_file(item.source.display());
     let mut waited = 0;
     loop {
+        // Checked in every round: the copy that was waited for may have created the destination.
         if ctx.options.keep_existing
             && let Some(outcome) = keep_existing(ctx, item).await.map_err(|f| (0, f))?
         {
@@ -36,8 +38,9 @@ pub(super) async fn copy_file(
     }
 }
 
-/// Attempts until success or a final failure. A checksum mismatch of a file that builds upon an
-/// earlier run is started over once; of one that was moved whole in this run, it is final.
+/// Makes attempts until success or a permanent failure. A checksum mismatch of a file that was
+/// resumed restarts the file once; a mismatch of a file that was moved completely in this run is
+/// final.
 pub(super) async fn copy_with_retries(
     ctx: &BatchContext,
     source: &str,
@@ -52,11 +55,12 @@ pub(super) async fn copy_with_retries(
             Err(failure) => failure,
         };
         if failure.exit == Exit::Integrity && copy.discard_resumed() {
+            // Starting over is no retry: it does not count against --retries.
             ctx.warn(format!("{}; starting over", failure.message));
             continue;
         }
-        // After a cut, the one who is at it may be our own last session, which the server has not
-        // given up yet.
+        // After a lost connection, the other writer may be our own last session, which the server
+        // has not closed yet.
         let others = failure.is_destination_busy() && !retries.is_retry();
         if !copy.is_repeatable() || others {
             return Err(failure);
@@ -78,8 +82,7 @@ pub(super) async fn copy_with_retries(
     }
 }
 
-/// `--keep-existing`: a destination that exists is left alone, whatever it holds. One that does not
-/// look like the source is named in a warning.
+/// `--keep-existing`: leaves any existing destination alone. Warns if it does not match the source.
 async fn keep_existing(
     ctx: &BatchContext,
     item: &PlannedFile,
@@ -94,9 +97,10 @@ async fn keep_existing(
     let there = match result {
         Ok(entry) => match entry.kind {
             EntryKind::File => Some(SourceFacts::from_entry(&entry)),
-            // Here it leads nowhere, and a copy would replace it.
+            // On this machine this is a dangling link, which a copy would replace.
             EntryKind::SymLink => Some(SourceFacts::default()),
-            // Whatever a server calls it; a device or pipe of this machine is written to and stays.
+            // On a server, anything that exists is kept. A local device or pipe is not kept: data
+            // is written to it.
             _ => id.is_server().then(SourceFacts::default),
         },
         Err(failure) if failure.transient => return Err(failure),
@@ -115,7 +119,7 @@ async fn keep_existing(
     Ok(Some(FileOutcome::Kept))
 }
 
-/// Why `there` is no copy of a source with these facts, as far as both are known.
+/// The difference between a destination and a source with these facts, as far as both are known.
 fn difference(source: SourceFacts, there: SourceFacts) -> Option<&'static str> {
     let differ = |(a, b): (u64, u64)| a != b;
     if source.size.zip(there.size).is_some_and(differ) {

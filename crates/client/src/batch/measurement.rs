@@ -1,4 +1,4 @@
-//! Measurements of a transfer that ended well.
+//! Measurements of a successful transfer.
 
 use tune::Evidence;
 use tune::limiter::Role;
@@ -6,37 +6,37 @@ use tune::limiter::Role;
 use crate::transfer::{HostRemark, TransferAttempt};
 use crate::why::ThirdPartyStats;
 
-/// Measurements of a transfer, and who had a hand in it.
+/// Measurements of a transfer and the remarks of the hosts that took part.
 #[derive(Debug)]
 pub(super) struct TransferMeasurement {
     pub(super) source: MeasurementSource,
-    /// Who sized the buffers.
+    /// Name of the buffer policy.
     pub(super) buffer_policy: &'static str,
-    /// Limits of hosts that held it back.
+    /// Remarks of hosts on the limits that slowed the transfer down.
     pub(super) remarks: Vec<HostRemark>,
 }
 
 /// Measurements of a transfer, by the end that made them.
 #[derive(Debug)]
 pub(super) enum MeasurementSource {
-    /// By this end of it.
+    /// Measured by this end.
     ThisEnd(Box<Evidence>),
-    /// By listening to both servers.
+    /// Derived from the replies and markers of both servers.
     ThirdParty(ThirdPartyStats),
 }
 
 impl TransferMeasurement {
-    /// Of a transfer whose bytes came here.
+    /// For a transfer that this end received.
     pub(super) fn of_received(attempt: TransferAttempt) -> Self {
         Self::of_this_end(Role::Receiver, attempt)
     }
 
-    /// Of a transfer whose bytes went from here.
+    /// For a transfer that this end sent.
     pub(super) fn of_sent(attempt: TransferAttempt) -> Self {
         Self::of_this_end(Role::Sender, attempt)
     }
 
-    /// The role is this end's also where nothing was left to be moved.
+    /// The role is set even if no bytes were moved.
     fn of_this_end(role: Role, attempt: TransferAttempt) -> Self {
         Self {
             source: MeasurementSource::ThisEnd(Box::new(Evidence {

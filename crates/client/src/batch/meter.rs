@@ -1,4 +1,4 @@
-//! How far the files in flight are: totals for progress lines and samples for traces.
+//! Progress of the files in flight: totals for progress events and samples for traces.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,35 +11,35 @@ use tune::streams::auto;
 
 use crate::socket_stats;
 
-/// All files of a batch.
+/// Progress of all files of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchMeter {
     active: Mutex<Vec<Arc<FileMeter>>>,
-    /// Bytes moved for files that are no longer active.
+    /// Bytes moved for files that are finished.
     moved: AtomicU64,
-    /// Safe bytes of files that are no longer active.
+    /// Safe bytes of files that are finished.
     safe: AtomicU64,
-    /// What was decided about files that are no longer active.
+    /// Tuning decisions about files that are finished.
     decided: Mutex<Vec<FileDecision>>,
 }
 
-/// A decision about a file's transfer.
+/// A tuning decision about one file's transfer.
 #[derive(Debug)]
 pub(crate) struct FileDecision {
-    /// For traces.
+    /// Name of the file, for traces.
     pub(crate) file: String,
-    /// When it was made.
+    /// Time of the decision.
     pub(crate) at: Instant,
-    /// What it is.
+    /// The decision.
     pub(crate) decision: TuningDecision,
 }
 
-/// What was decided.
+/// A tuning decision.
 #[derive(Debug)]
 pub(crate) enum TuningDecision {
     /// About a stream's buffers.
     Buffers(sizing::BufferDecision),
-    /// About the streams themselves.
+    /// About the streams: number, congestion control, pacing.
     Streams(auto::TransferDecision),
 }
 
@@ -48,59 +48,60 @@ pub(crate) enum TuningDecision {
 pub(crate) struct ProgressTotals {
     /// Bytes moved in this run.
     pub(crate) moved: u64,
-    /// Bytes safe in all.
+    /// Safe bytes, resumed ones included.
     pub(crate) safe: u64,
-    /// Streams open.
+    /// Open streams.
     pub(crate) streams: u64,
 }
 
-/// One file in flight.
+/// Progress of one file in flight.
 #[derive(Debug)]
 pub(crate) struct FileMeter {
-    /// For traces.
+    /// Name of the file, for traces.
     pub(crate) name: String,
     state: Mutex<FileMeterState>,
 }
 
 #[derive(Debug, Default)]
 struct FileMeterState {
-    /// Safe at the destination.
+    /// Safe bytes at the destination.
     safe: SafeByteCount,
-    /// Safe when the running attempt began.
+    /// Safe bytes when the running attempt began.
     base: u64,
-    /// The running attempt ended well: everything is safe.
+    /// The running attempt succeeded: all its bytes are safe.
     confirmed: bool,
-    /// Moved by earlier attempts.
+    /// Bytes moved by earlier attempts.
     earlier: u64,
-    /// The running attempt.
+    /// Control block of the running attempt.
     control: Option<Arc<TransferControl>>,
     /// Bytes that the servers of a third-party transfer reported.
     reported: u64,
-    /// Decisions of attempts that are over.
+    /// Decisions of earlier attempts.
     decided: Vec<(Instant, TuningDecision)>,
 }
 
-/// How many bytes are safe at the destination: what `--resume` would build on.
+/// Counts the bytes that are safe at the destination, which `--resume` would build on.
 #[derive(Default)]
 pub(crate) struct SafeByteCount(Option<Box<dyn Fn() -> u64 + Send + Sync>>);
 
 impl SafeByteCount {
-    /// As known here or told by the server.
+    /// Counts by a function: bytes known here or reported by the server.
     pub(crate) fn from_fn(bytes: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(bytes)))
     }
 
-    /// A put in MODE S, `before` bytes on: its server tells nothing until the end, so that what
-    /// its kernel has acknowledged has to do. A server that lives stores that, whatever happens
-    /// here.
+    /// Counts a put in MODE S that continues after `before` bytes. The server reports nothing
+    /// before the end, so bytes that its kernel acknowledged count as safe. A running server stores
+    /// them whatever happens at this end.
     pub(crate) fn acknowledged(control: &Arc<TransferControl>, before: u64) -> Self {
         let (control, most) = (Arc::clone(control), AtomicU64::new(0));
         Self::from_fn(move || {
             let streams = control.sample_streams();
-            // The kernel counts the connection's SYN as a byte.
+            // The kernel counts the SYN of the connection as one acknowledged byte (RFC 9293
+            // section 3.4).
             let payload = streams.iter().map(|s| s.info.bytes_acked.saturating_sub(1));
             let now = payload.sum::<u64>().min(control.bytes());
-            // A connection that is closed is not in the sample any more.
+            // Closed connections are missing from the sample, so the count must not decrease.
             before + most.fetch_max(now, Ordering::Relaxed).max(now)
         })
     }
@@ -117,7 +118,7 @@ impl std::fmt::Debug for SafeByteCount {
 }
 
 impl BatchMeter {
-    /// A file begins; it is in the totals until the guard is dropped.
+    /// Begins a file. It counts in the totals until the guard is dropped.
     pub(crate) fn begin_file(self: &Arc<Self>, name: String) -> FileMeterGuard {
         let file = Arc::new(FileMeter {
             name,
@@ -130,7 +131,7 @@ impl BatchMeter {
         }
     }
 
-    /// Totals now.
+    /// Current totals.
     pub(crate) fn totals(&self) -> ProgressTotals {
         let mut totals = ProgressTotals {
             moved: self.moved.load(Ordering::Relaxed),
@@ -145,7 +146,7 @@ impl BatchMeter {
         totals
     }
 
-    /// What was decided since the last call, by each file in its order.
+    /// Takes the decisions since the last call, in order within each file.
     pub(crate) fn take_decisions(&self) -> Vec<FileDecision> {
         let mut all = std::mem::take(&mut *lock(&self.decided));
         for file in lock(&self.active).iter() {
@@ -154,13 +155,13 @@ impl BatchMeter {
         all
     }
 
-    /// The files in flight now.
+    /// The files in flight.
     pub(crate) fn active(&self) -> Vec<Arc<FileMeter>> {
         lock(&self.active).clone()
     }
 }
 
-/// A file's place in the totals.
+/// Keeps a file in the totals. The file's final numbers stay in the totals after the drop.
 #[derive(Debug)]
 pub(crate) struct FileMeterGuard {
     meter: Arc<BatchMeter>,
@@ -187,7 +188,7 @@ impl Drop for FileMeterGuard {
 }
 
 impl FileMeter {
-    /// An attempt begins.
+    /// Begins an attempt.
     pub(crate) fn begin_attempt(&self, control: Arc<TransferControl>, safe: SafeByteCount) {
         let mut state = lock(&self.state);
         state.collect_decisions();
@@ -199,12 +200,13 @@ impl FileMeter {
         state.control = Some(control);
     }
 
-    /// The running attempt ended well: all that it moved is safe.
+    /// The running attempt succeeded: all bytes that it moved are safe.
     pub(crate) fn confirm_attempt(&self) {
         lock(&self.state).confirmed = true;
     }
 
-    /// The running attempt was refused before it began: what it handed to the kernel went nowhere.
+    /// The running attempt was refused before it began: bytes that it handed to the kernel were not
+    /// stored.
     pub(crate) fn discard_attempt(&self) {
         let mut state = lock(&self.state);
         state.collect_decisions();
@@ -212,7 +214,7 @@ impl FileMeter {
         state.reported = 0;
     }
 
-    /// A third-party or local copy has moved so much in this attempt.
+    /// Records the bytes that a third-party or local copy has moved in this attempt.
     pub(crate) fn report_bytes(&self, bytes: u64) {
         lock(&self.state).reported = bytes;
     }
@@ -246,14 +248,14 @@ impl FileMeter {
         }));
     }
 
-    /// What limits this file, whose streams are these: what the policy that watches them found, or else
-    /// what a look at them tells.
+    /// The limiter of this file with these streams: as found by the tuning policy, otherwise
+    /// derived from one sample.
     pub(crate) fn limiter(&self, streams: &[StreamSample]) -> Limiter {
         let watched = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
         watched.unwrap_or_else(|| socket_stats::limiter(streams))
     }
 
-    /// The kernel's view of this file's streams.
+    /// TCP_INFO samples of this file's streams.
     pub(crate) fn sample(&self) -> Vec<StreamSample> {
         let control = lock(&self.state).control.clone();
         control.map_or_else(Vec::new, |c| c.sample_streams())
@@ -266,7 +268,7 @@ impl FileMeterState {
         local.max(self.reported)
     }
 
-    /// Takes the running attempt's decisions.
+    /// Moves the decisions of the running attempt to the list.
     fn collect_decisions(&mut self) {
         let Some(control) = &self.control else {
             return;
@@ -282,7 +284,7 @@ impl FileMeterState {
     }
 }
 
-/// Counters are whole after every statement, so a panic elsewhere does not spoil them.
+/// The counters are consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -303,7 +305,7 @@ mod tests {
         one.begin_attempt(Arc::new(TransferControl::new()), safe());
         one.report_bytes(30);
         let totals = meter.totals();
-        // Moved is not safe.
+        // Moved bytes are not yet safe.
         assert_eq!((totals.moved, totals.safe), (30, 100));
         told.store(120, Ordering::Relaxed);
         assert_eq!(meter.totals().safe, 120);

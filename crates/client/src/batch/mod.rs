@@ -1,4 +1,4 @@
-//! Many files: planned, moved several at a time over pooled sessions, summed up.
+//! A batch of files: planned, copied several at a time over pooled sessions, summed up.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -50,19 +50,18 @@ use totals::BatchTotals;
 
 /// Most files at a time.
 const MAX_CONCURRENCY: usize = 64;
-/// How long after the first look a file is looked at again that another copy writes; and after each of
-/// many.
+/// First and longest interval between two checks whether another copy has released a destination.
 const FIRST_BUSY_POLL: Duration = Duration::from_millis(100);
 const MAX_BUSY_POLL: Duration = Duration::from_secs(5);
 
-/// What all files of a batch share.
+/// State shared by all files of a batch.
 pub(crate) struct BatchContext {
     pub(crate) options: CopyOptions,
     pub(crate) observer: Arc<dyn CopyObserver>,
     pub(crate) pool: Arc<StorageSessionPool>,
     meter: Arc<BatchMeter>,
     trace: Option<TraceFile>,
-    /// For the jitter of waits.
+    /// Seed for the jitter of retry delays.
     seed: u64,
     started: Instant,
     given_warnings: Mutex<HashSet<String>>,
@@ -86,6 +85,8 @@ impl BatchContext {
             })),
             meter: Arc::default(),
             trace,
+            // Jitter differs between processes, so that copies that lost the same server do not
+            // reconnect in step.
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
             given_warnings: Mutex::default(),
@@ -94,12 +95,13 @@ impl BatchContext {
         })
     }
 
-    /// A session for planning: lost connections are tried again as for transfers.
+    /// A session for planning. Lost connections are retried as for transfers.
     pub(crate) async fn session(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
         self.session_for_path(id, None).await
     }
 
-    /// As [`BatchContext::session`], for somebody who will ask for the facts of `look_at` first.
+    /// Like [`BatchContext::session`]. The caller will ask for the facts of `first_path` first, so
+    /// the server can be asked for them along with the login.
     pub(crate) async fn session_for_path(
         &self,
         id: &StorageId,
@@ -124,7 +126,8 @@ impl BatchContext {
         }
     }
 
-    /// Makes this copy the only writer of a local file; says so once where nobody can tell.
+    /// Takes the exclusive lock of a local partial file. Warns once where the file system has no
+    /// locks.
     fn lock_partial_file(&self, partial: &PartialFile) -> Result<Arc<FileSink>, CopyFailure> {
         let (sink, locked) = partial.lock(self.options.sync_policy)?;
         if !locked {
@@ -141,10 +144,10 @@ impl BatchContext {
         Ok(sink)
     }
 
-    /// Lets some time pass until a file may be free that another copy writes: longer each time.
+    /// Waits before the next check whether another copy has released the file, longer each time.
     async fn wait_for_other_copy(&self, failure: &CopyFailure, waited: u32) {
         let message = failure.message.as_str();
-        // The advice was taken already.
+        // The message ends with the advice to use --wait, which the user already follows.
         let reason = message
             .rsplit_once("; ")
             .map_or(message, |(reason, _)| reason);
@@ -153,7 +156,7 @@ impl BatchContext {
         tokio::time::sleep(pause.min(MAX_BUSY_POLL)).await;
     }
 
-    /// Tells that a file's bytes begin to move; `resumed` of them are safe already.
+    /// Reports that a file's transfer begins. `resumed` bytes are safe already.
     fn report_started(&self, item: &PlannedFile, bytes: Option<u64>, resumed: u64) {
         self.observer.on_event(CopyEvent::Started {
             source: item.source.display(),
@@ -163,7 +166,7 @@ impl BatchContext {
         });
     }
 
-    /// Tells the user something, once.
+    /// Warns the user. Equal texts are reported once.
     pub(crate) fn warn(&self, text: String) {
         if lock(&self.given_warnings).insert(text.clone()) {
             self.observer.on_event(CopyEvent::Warning(text));
@@ -176,8 +179,8 @@ impl BatchContext {
         }
     }
 
-    /// Keeps a session that is still in order: after success, and after a refusal that left
-    /// nothing running.
+    /// Returns a usable session to the pool: after success, and after a refusal that left nothing
+    /// running.
     fn return_session<T>(
         &self,
         id: &StorageId,
@@ -193,25 +196,25 @@ impl BatchContext {
             .as_ref()
             .is_err_and(|f| f.transient && !f.is_destination_busy())
         {
-            // Whatever cut this session off has probably cut the idle ones off, too.
+            // The failure that ended this session has probably ended the idle ones too.
             self.pool.drop_idle(id);
         }
     }
 }
 
-/// How a file that did not fail ended.
+/// Result of a file that did not fail.
 #[derive(Debug)]
 enum FileOutcome {
-    /// In place and verified as asked.
+    /// Complete and verified as requested.
     Done {
-        /// Moved in this run.
+        /// Bytes moved in this run.
         bytes: u64,
-        /// What was compared.
+        /// Name of the comparison that was made.
         verified: String,
-        /// What was seen of the last attempt.
+        /// Measurements of the last attempt.
         measured: Option<Box<TransferMeasurement>>,
     },
-    /// There was something at the destination, which was left alone.
+    /// The destination existed and was left alone.
     Kept,
 }
 
@@ -225,7 +228,7 @@ impl FileOutcome {
     }
 }
 
-/// The whole of [`crate::copy`].
+/// Implementation of [`crate::copy`].
 pub(crate) async fn copy(
     sources: &[String],
     destination: &str,
@@ -238,11 +241,13 @@ pub(crate) async fn copy(
         let source = sources.first().map_or("", String::as_str);
         report_failure(&observer, &tally, display_argument(source), failure);
     }
+    // An error before the first file (a bad argument, say) still yields a complete summary.
     let tally = lock(&tally);
     tally.summary(started.elapsed())
 }
 
-/// An argument for people; one that cannot be read is not shown, as it may hold a password.
+/// An argument as shown to people. An argument that cannot be parsed is not shown, because it may
+/// hold a password.
 fn display_argument(argument: &str) -> String {
     Location::parse(argument).map_or_else(|_| "arguments".to_owned(), |at| at.display())
 }
@@ -275,6 +280,7 @@ async fn plan_and_execute(
         ));
     }
     let workers = options
+        // More workers than files would only log in and leave.
         .concurrency
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
@@ -283,7 +289,7 @@ async fn plan_and_execute(
     Ok(())
 }
 
-/// What makes no sense whatever the files are.
+/// Refuses requests that are invalid whatever the files are.
 fn check_request(
     sources: &[Location],
     destination: &Location,
@@ -291,6 +297,7 @@ fn check_request(
 ) -> Result<(), CopyFailure> {
     let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
     if let Some(trace) = &options.trace {
+        // Opening the trace truncates it, so the check comes before anything is opened.
         let trace = Location::Local(trace.clone());
         let mut ends = sources.iter().chain([destination]);
         if ends.any(|end| plan::is_same_file(&trace, end)) {
@@ -321,7 +328,7 @@ fn check_request(
     Ok(())
 }
 
-/// Carries a plan out.
+/// Executes a plan.
 async fn execute(
     ctx: &Arc<BatchContext>,
     plan: CopyPlan,
@@ -364,7 +371,8 @@ async fn execute(
     ctx.pool.close().await;
 }
 
-/// Makes the links of a plan: after the files, so that none is written through one.
+/// Creates the links of a plan. This happens after the files are written, so that no file is
+/// written through a link.
 async fn make_links(
     ctx: &BatchContext,
     links: Vec<plan::PlannedLink>,
@@ -383,7 +391,7 @@ async fn make_links(
     }
 }
 
-/// One worker: the next file, until there is none.
+/// One worker: copies the next file of the queue until the queue is empty.
 async fn run_worker(
     ctx: &BatchContext,
     queue: &Mutex<VecDeque<PlannedFile>>,
@@ -434,12 +442,13 @@ fn report_failure(
     observer.on_event(CopyEvent::Failed { source, failure });
 }
 
-/// Runs `side` beside `main`: dropped when `main` fails, waited for when it succeeds.
+/// Runs `side` beside `main`. `side` is dropped when `main` fails and awaited when it succeeds.
 async fn run_with_side_task<T, S>(
     main: impl Future<Output = Result<T, CopyFailure>>,
     side: impl Future<Output = S>,
 ) -> Result<(T, S), CopyFailure> {
     tokio::pin!(main, side);
+    // `biased`: when both are ready, a failure of `main` takes precedence.
     tokio::select! {
         biased;
         moved = &mut main => Ok((moved?, side.await)),
@@ -447,7 +456,7 @@ async fn run_with_side_task<T, S>(
     }
 }
 
-/// Fails when a remote source is not what it was when the copy was planned.
+/// Fails when size or time of a remote source differ from those at planning time.
 fn check_source_unchanged(
     source: &Location,
     before: SourceFacts,
@@ -455,6 +464,7 @@ fn check_source_unchanged(
 ) -> Result<(), CopyFailure> {
     let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
     let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
+    // Servers may omit either fact; a missing one is no sign of a change.
     let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
     if size || differs(time(before.modified), time(now.modified)) {
         return Err(source_changed_failure(source));
@@ -472,12 +482,12 @@ fn source_changed_failure(source: &Location) -> CopyFailure {
     )
 }
 
-/// The data behind is whole after every statement, so a panic elsewhere does not spoil it.
+/// The data is consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A timer that does not catch up.
+/// A timer that does not catch up on missed ticks.
 fn periodic_timer(period: Duration) -> tokio::time::Interval {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Sessions that are open and idle, for the next file.
+//! Pool of open, idle storage sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,16 +14,16 @@ use crate::{CopyFailure, Exit};
 pub(crate) struct StorageSessionPool {
     access: StorageAccess,
     idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
-    /// Storages that refuse to rename: files are stored under their final names there.
+    /// Storages that refuse to rename. Files are stored there under their final names.
     no_rename: Mutex<HashSet<StorageId>>,
-    /// Storages that a session was had with in this run.
+    /// Storages that this run has reached before.
     reached: Mutex<HashSet<StorageId>>,
-    /// Servers that say they take commands ahead, and are better not taken at their word.
+    /// Servers that announce pipelining but failed at it. They are sent one command at a time.
     no_pipelining: Mutex<HashSet<StorageId>>,
 }
 
 impl StorageSessionPool {
-    /// No sessions; new ones are opened so.
+    /// An empty pool. New sessions are opened with `access`.
     pub(crate) fn new(access: StorageAccess) -> Self {
         Self {
             access,
@@ -34,13 +34,14 @@ impl StorageSessionPool {
         }
     }
 
-    /// An idle session with `storage`, or a new one. A server that was met in this run and cannot be
-    /// reached now is lost, not misnamed: another attempt is worth it.
+    /// Returns an idle session with `id`, or opens a new one. A server that this run has reached
+    /// before and cannot reach now is a transient failure, not a misspelled name.
     pub(crate) async fn acquire(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
         self.acquire_for_path(id, None).await
     }
 
-    /// As [`StorageSessionPool::take`], for somebody who will ask for the facts of `look_at` first.
+    /// Like [`StorageSessionPool::acquire`]. The caller will ask for the facts of `first_path`
+    /// first, so the server can be asked for them along with the login.
     pub(crate) async fn acquire_for_path(
         &self,
         id: &StorageId,
@@ -68,6 +69,7 @@ impl StorageSessionPool {
                 Ok(session)
             }
             Err(mut failure) => {
+                // A host that was reached before is not misspelled, so the failure is temporary.
                 failure.transient |=
                     failure.exit == Exit::Unreachable && lock(&self.reached).contains(id);
                 Err(failure)
@@ -75,7 +77,7 @@ impl StorageSessionPool {
         }
     }
 
-    /// Puts a session back. One whose last command was not answered is dropped instead.
+    /// Returns a session to the pool. A session with an unanswered command is dropped.
     pub(crate) fn release(&self, id: &StorageId, mut session: Box<dyn Storage>) {
         if session.needs_lockstep() {
             lock(&self.no_pipelining).insert(id.clone());
@@ -83,7 +85,7 @@ impl StorageSessionPool {
         if !session.is_usable() {
             return;
         }
-        // Questions of a transfer that did not begin are not the next one's.
+        // Queries queued for a transfer that did not start must not be sent with the next one.
         session.clear_follow_ups();
         lock(&self.idle)
             .entry(id.clone())
@@ -97,7 +99,7 @@ impl StorageSessionPool {
         drop(dropped);
     }
 
-    /// Says goodbye on all sessions.
+    /// Closes all idle sessions (QUIT), concurrently.
     pub(crate) async fn close(&self) {
         let all = std::mem::take(&mut *lock(&self.idle));
         let mut goodbyes = tokio::task::JoinSet::new();
@@ -112,14 +114,14 @@ impl StorageSessionPool {
         lock(&self.no_rename).insert(id.clone());
     }
 
-    /// Whether files can be stored under a partial name first. Not where a URL's query goes with every
-    /// request: a signature is of the one name that it was made for.
+    /// Whether files can be stored under a partial name first. Not if the URL has a query, which
+    /// goes with every request: a signed URL is valid for one name only.
     pub(crate) fn can_rename(&self, id: &StorageId) -> bool {
         !id.has_query() && !lock(&self.no_rename).contains(id)
     }
 }
 
-/// The maps are whole after every statement, so a panic elsewhere does not spoil them.
+/// The maps are consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,15 +13,15 @@ use super::{BatchContext, lock, periodic_timer};
 use crate::trace::{TraceFile, TraceSample};
 use crate::{CopyEvent, socket_stats};
 
-/// Between two progress events.
+/// Interval of progress events.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Samples of a trace between two progress events: buffers that follow a path change every round
-/// trip.
+/// Trace samples for each progress event. Buffers that follow a path change every round trip, so a
+/// trace needs finer samples.
 const TRACE_SAMPLES_PER_EVENT: u32 = 4;
-/// From this share of an allowed rate on, it is what limits.
+/// Share of the rate limit from which the limit counts as the limiter.
 const RATE_LIMIT_SHARE: f64 = 0.85;
 
-/// Reports until `work` ends.
+/// Reports progress until `work` ends.
 pub(super) async fn report_while(
     ctx: &BatchContext,
     work: impl Future<Output = ()>,
@@ -39,6 +39,8 @@ pub(super) async fn report_while(
     loop {
         tokio::select! {
             biased;
+            // The end of the work comes first: a tick that is due at the same time would only delay
+            // it.
             () = &mut work => break,
             _ = timer.tick() => {
                 let seen = samples.sample(ctx, tally);
@@ -49,6 +51,7 @@ pub(super) async fn report_while(
             }
         }
     }
+    // Short batches end before the first tick; the summary needs at least one sample.
     let seen = samples.sample(ctx, tally);
     send_progress(ctx, seen);
 }
@@ -64,12 +67,12 @@ fn send_progress(ctx: &BatchContext, seen: BatchSample) {
     });
 }
 
-/// What the previous tick saw of each file.
+/// State kept between two samples.
 #[derive(Default)]
 struct ProgressSampler {
     before: HashMap<String, u64>,
     last: Option<Instant>,
-    /// When bytes were first seen to move, and how many had.
+    /// Time and byte count when bytes were first seen to move.
     moving: Option<(Instant, u64)>,
 }
 
@@ -82,6 +85,7 @@ impl ProgressSampler {
         let mut most = 0;
         for file in ctx.meter.active() {
             let streams = file.sample();
+            // The file with the most streams carries most of the traffic.
             if streams.len() > most {
                 most = streams.len();
                 seen.limiter = known_limiter(file.limiter(&streams));
@@ -110,7 +114,7 @@ impl ProgressSampler {
         self.before = before;
         let limit = ctx.options.transfer.rate.as_ref().map(RateLimit::rate);
         if self.is_at_rate_limit(now, ctx.meter.totals().moved, limit) {
-            // Whatever the sockets look like, they wait for this.
+            // Whatever the sockets show, the streams wait for the rate limiter.
             seen.limiter = (seen.streams > 0).then_some(Limiter::RateLimit);
         }
         write_decisions(ctx, ctx.trace.as_ref());
@@ -120,7 +124,7 @@ impl ProgressSampler {
 }
 
 impl ProgressSampler {
-    /// Whether `limit`, bytes per second, explains the rate since bytes began to move.
+    /// Whether `limit`, in bytes per second, explains the rate since the first byte.
     fn is_at_rate_limit(&mut self, now: Instant, moved: u64, limit: Option<u64>) -> bool {
         let Some(limit) = limit.filter(|_| moved > 0) else {
             return false;
@@ -135,7 +139,8 @@ fn known_limiter(limiter: Limiter) -> Option<Limiter> {
     (limiter != Limiter::Unknown).then_some(limiter)
 }
 
-/// They are taken also when nobody wants them: those of files that ended are kept until then.
+/// Writes the tuning decisions to the trace. They are taken even without a trace, because those of
+/// finished files accumulate until then.
 fn write_decisions(ctx: &BatchContext, trace: Option<&TraceFile>) {
     for decided in ctx.meter.take_decisions() {
         if let Some(trace) = trace {
@@ -161,7 +166,7 @@ mod tests {
         let begun = Instant::now();
         let after = |ms| begun + Duration::from_millis(ms);
         let mut samples = ProgressSampler::default();
-        // What came at once, before the limit took hold, says nothing.
+        // Bytes that were sent before the limit took effect do not count.
         assert!(!samples.is_at_rate_limit(begun, 0, Some(1000)));
         assert!(!samples.is_at_rate_limit(begun, 900, Some(1000)));
         assert!(samples.is_at_rate_limit(after(1000), 1850, Some(1000)));

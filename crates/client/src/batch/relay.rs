@@ -1,5 +1,5 @@
-//! From one storage to another by way of this machine, where they cannot move a file between them: what one
-//! brings goes through a bounded pipe to the other.
+//! Copies from storage to storage through this machine, where the storages cannot transfer between
+//! themselves. A bounded pipe connects the fetch to the store.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,9 +15,9 @@ use crate::CopyFailure;
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
 
-/// Bytes that may be on their way between both.
+/// Capacity of the pipe between fetch and store, bytes.
 const PIPE_CAPACITY: usize = 8 << 20;
-/// How long a write or read waits at a time until it looks whether the other end is still there.
+/// Longest wait of a blocked read or write before it checks whether the other side still exists.
 const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A file at a storage.
@@ -32,7 +32,8 @@ impl<'e> RelayEndpoint<'e> {
     }
 }
 
-/// Fetches and stores at the same time. The report is the storing end's, with the sum of what passed.
+/// Fetches and stores at the same time. The report is that of the storing side and includes the
+/// checksum of the relayed bytes.
 pub(super) async fn copy(
     from: RelayEndpoint<'_>,
     to: RelayEndpoint<'_>,
@@ -40,7 +41,7 @@ pub(super) async fn copy(
     control: &Arc<TransferControl>,
 ) -> Result<TransferAttempt, CopyFailure> {
     let pipe = Arc::new(RelayPipe::new(printable(from.path).to_string()));
-    // The bytes count once, where they are stored.
+    // Bytes count once, where they are stored, so the fetch has a control block of its own.
     let fetching = Arc::new(TransferControl::new());
     let (mouth, stop) = (
         RelaySink(Arc::clone(&pipe)),
@@ -51,9 +52,9 @@ pub(super) async fn copy(
         server_checksum: None,
         started: Arc::default(),
         stored_ranges: Arc::default(),
-        // What the source stands by says nothing of what is stored.
+        // The source's confirmation says nothing about what is stored.
         confirmation: Arc::default(),
-        // One limit, kept where the bytes leave.
+        // The rate limit applies once, where the bytes leave this machine.
         options: data::options::TransferOptions {
             rate: None,
             ..spec.options.clone()
@@ -68,7 +69,8 @@ pub(super) async fn copy(
             .await;
         match fetched {
             Ok(_) => pipe.mark_complete(),
-            // The other end may wait for its storage, and not for bytes.
+            // The storing side may be waiting for its storage rather than for bytes, so it is
+            // cancelled explicitly.
             Err(_) => {
                 pipe.close_side(RelaySide::Fetching);
                 control.cancel();
@@ -92,6 +94,7 @@ pub(super) async fn copy(
         stored
     };
     let (fetched, stored) = tokio::join!(fetch, store);
+    // Both futures have ended, so the guard has nothing left to cancel.
     drop(stop);
     match (fetched, stored) {
         (Ok(fetched), Ok(mut stored)) => {
@@ -99,7 +102,8 @@ pub(super) async fn copy(
             stored.remarks.extend(fetched.remarks);
             Ok(stored)
         }
-        // One end that breaks takes the other with it: the reason is the one that is not the pipe's.
+        // A failure on one side breaks the pipe and makes the other side fail too. The first side
+        // that closed has the real reason.
         (Err(fetching), Err(storing)) => Err(match pipe.first_closed() {
             Some(RelaySide::Storing) => storing,
             _ => fetching,
@@ -117,14 +121,14 @@ impl Drop for CancelFetchOnDrop {
     }
 }
 
-/// One of the two that use the pipe.
+/// One side of the pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RelaySide {
     Fetching,
     Storing,
 }
 
-/// Tells the other side that this one is gone.
+/// Closes one side of the pipe when it is dropped.
 struct EndSideOnDrop(Arc<RelayPipe>, RelaySide);
 
 impl Drop for EndSideOnDrop {
@@ -133,7 +137,7 @@ impl Drop for EndSideOnDrop {
     }
 }
 
-/// Bytes in order, from one thread to another.
+/// A bounded pipe between two threads.
 #[derive(Debug)]
 struct RelayPipe {
     name: String,
@@ -144,12 +148,12 @@ struct RelayPipe {
 #[derive(Debug, Default)]
 struct RelayPipeState {
     bytes: VecDeque<u8>,
-    /// Offset of the next byte that is written, and of the next that is read.
+    /// Offsets of the next byte to write and the next byte to read.
     written: u64,
     read: u64,
-    /// All has been written.
+    /// All bytes have been written.
     is_complete: bool,
-    /// The side that went first, before all was written.
+    /// The side that closed first, before all bytes were written.
     closed_by: Option<RelaySide>,
 }
 
@@ -195,7 +199,7 @@ fn out_of_order(offset: u64, due: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// Where bytes go in.
+/// The writing end of the pipe.
 #[derive(Debug)]
 struct RelaySink(Arc<RelayPipe>);
 
@@ -210,6 +214,7 @@ impl Sink for RelaySink {
             return Err(out_of_order(offset, state.written));
         }
         while !buf.is_empty() {
+            // EPIPE, as for a pipe whose reader is gone (pipe(7)).
             if state.closed_by.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
@@ -237,7 +242,7 @@ impl Sink for RelaySink {
     }
 }
 
-/// Where they come out.
+/// The reading end of the pipe.
 #[derive(Debug)]
 struct RelaySource(Arc<RelayPipe>);
 

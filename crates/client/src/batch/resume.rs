@@ -1,9 +1,9 @@
-//! Whether what an earlier run left behind may be built upon.
+//! Decides whether a resumed copy may build on what an earlier run left behind.
 //!
-//! A journal must be about the same copy of a source whose size and time have not changed, and what
-//! is there must have the same checksum as the source, where the servers can tell. Anything else
-//! starts over, with a warning: bytes are never appended to a file that may be another one. What of
-//! the file nobody vouches for is looked at block by block ([`super::block_proof`]).
+//! A journal must describe the same copy of a source with unchanged size and time, and the
+//! checksums of the stored bytes must equal the source's where the servers can provide them.
+//! Otherwise the copy starts over with a warning: bytes are never appended to a file that may be a
+//! different one. Bytes that nothing confirms are compared block by block ([`super::block_proof`]).
 
 use std::path::Path;
 
@@ -19,22 +19,22 @@ use crate::storage::contract::AvailableChecksums;
 use crate::verify::Verification;
 use crate::{CopyFailure, VerifyMode};
 
-/// What is there from an earlier run.
+/// What an earlier run left at the destination.
 pub(super) struct PartialLeftover<'a> {
-    /// Of this run's copy.
+    /// Identity of this run's copy.
     pub(super) identity: &'a CopyIdentity,
-    /// Length of the partial file.
+    /// Length of the partial file, bytes.
     pub(super) length: u64,
-    /// Where a journal may be.
+    /// Path of the journal, which may not exist.
     pub(super) journal: Option<&'a Path>,
-    /// For warnings.
+    /// Name for warnings.
     pub(super) display_name: &'a str,
-    /// A checksum of the whole will be compared at the end.
+    /// A checksum of the whole file will be compared at the end.
     pub(super) has_checksum: bool,
 }
 
-/// The bytes of the partial file that may be kept: none when in doubt. Errors are those of the
-/// sessions that were asked.
+/// The bytes of the partial file that may be kept. None in case of doubt. Errors are those of the
+/// sessions that were queried.
 pub(super) async fn usable_ranges(
     ctx: &BatchContext,
     leftover: &PartialLeftover<'_>,
@@ -48,6 +48,8 @@ pub(super) async fn usable_ranges(
     };
     let copied = leftover.identity.copy_length();
     let whole = copied.is_some_and(|size| claim.safe.contains(0, size));
+    // A complete file that was not confirmed looks the same as one that the server refused at the
+    // end.
     if whole && !leftover.has_checksum {
         let doubt = "nothing tells whether the server confirmed its end";
         return Ok(warn_starting_over(ctx, leftover, doubt));
@@ -60,10 +62,11 @@ pub(super) async fn usable_ranges(
         return Ok(without_checksums(ctx, leftover, claim));
     };
     if claim.from_server && ctx.options.verify == VerifyMode::None {
-        // Nothing is compared at the end, and the server may have lost power since it told this.
+        // Nothing is compared at the end, and the server may have lost power since it reported
+        // these bytes.
         claim.unsynced = std::mem::take(&mut claim.safe);
     }
-    // A file that is longer than the source is no beginning of it.
+    // A file longer than the source cannot be the beginning of it.
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
     let end = end.filter(|_| !claim.server_refused);
     let found = match safe_ranges_agree(&claim, algorithm, source, destination).await {
@@ -73,6 +76,7 @@ pub(super) async fn usable_ranges(
         }
         Ok(false) if claim.has_journal => RangeSet::new(),
         Ok(false) => {
+            // Without a journal the prefix is only a guess, so every block must prove itself.
             let nothing = RangeSet::new();
             prove_blocks(nothing, end.unwrap_or(0), algorithm, source, destination).await?
         }
@@ -86,8 +90,8 @@ pub(super) async fn usable_ranges(
     Ok(found)
 }
 
-/// Whether the checksums of what the claim calls safe are the source's: at the ends of its ranges
-/// where a journal tells them, else of all of it.
+/// Whether the claimed ranges have the source's checksums: at the ends of the ranges if a journal
+/// names them, otherwise over all of them.
 async fn safe_ranges_agree(
     claim: &ClaimedRanges,
     algorithm: ChecksumAlgorithm,
@@ -104,7 +108,7 @@ async fn safe_ranges_agree(
     range_agrees(source, destination, algorithm, range).await
 }
 
-/// The bytes that may be kept where the server has no checksums.
+/// The bytes that may be kept if the server has no checksums.
 fn without_checksums(
     ctx: &BatchContext,
     leftover: &PartialLeftover<'_>,
@@ -126,7 +130,7 @@ fn without_checksums(
     warn_starting_over(ctx, leftover, doubt)
 }
 
-/// Tries the ranges that a power cut may have taken: each is kept if its checksum is right.
+/// Checks the ranges that a power cut may have taken. Each is kept if its checksum is right.
 async fn prove_unsynced_ranges(
     claim: ClaimedRanges,
     algorithm: ChecksumAlgorithm,
@@ -146,17 +150,17 @@ async fn prove_unsynced_ranges(
     Ok(safe)
 }
 
-/// The bytes that are there, as the partial file and its journal have it.
+/// The ranges that are at the destination according to the partial file and its journal.
 #[derive(Debug, PartialEq, Eq)]
 struct ClaimedRanges {
     safe: RangeSet,
-    /// Handed to the kernel before this machine was booted, and not forced to disk.
+    /// Handed to the kernel before the last boot of this machine, and not synced.
     unsynced: RangeSet,
-    /// A server told it.
+    /// The ranges were reported by a server.
     from_server: bool,
-    /// The server was lost while it stored.
+    /// The connection to the server was lost while it stored.
     server_lost: bool,
-    /// The server refused what it had stored: its memory shows what its disk may not hold.
+    /// The server refused to store bytes. Its page cache may show what its disk does not hold.
     server_refused: bool,
     has_journal: bool,
 }
@@ -173,7 +177,7 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
             Err("the source changed since, or another part was copied")
         }
         Some(found) => {
-            // In order, the file's length says it all: it may be ahead of the last marker.
+            // With bytes in order, the file's length counts, which may be ahead of the last marker.
             let handed = if found.identity.in_order {
                 prefix(leftover.length)
             } else {
@@ -181,6 +185,7 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
             };
             let (safe, unproved) = if found.rebooted {
                 let synced = found.ranges.synced;
+                // After a reboot the page cache is gone: only synced bytes are known to exist.
                 let rest = subtract(&handed, &synced, leftover.length.min(size));
                 (synced, rest)
             } else {
@@ -219,20 +224,20 @@ fn subtract(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
     rest
 }
 
-/// A destination that has its final name and the source's size, with `--resume`: a run that was killed
-/// after the rename, or a copy made before. It is compared, not moved again.
+/// With `--resume`: a destination that has its final name and the source's size, from a run that
+/// was killed after the rename or from an earlier copy. It is compared, not moved again.
 pub(super) struct ExistingDestination {
-    /// Size of what is copied, time of the source.
+    /// Size of the copied part and time of the source.
     pub(super) wanted: SourceFacts,
-    /// Of the destination.
+    /// Facts of the destination.
     pub(super) existing: SourceFacts,
-    /// Length of the part that is copied; `None`: the whole source.
+    /// Length of the copied part. `None`: the whole source.
     pub(super) part: Option<u64>,
 }
 
 impl ExistingDestination {
-    /// Name of the comparison when both are the same: checksums where they are to be had, else size and
-    /// time. `None` when they differ or nothing tells.
+    /// Returns the name of the comparison if both are the same: by checksum if possible, otherwise
+    /// by size and time. `None` if they differ or cannot be compared.
     pub(super) async fn compare(
         &self,
         check: Verification,
@@ -262,8 +267,8 @@ impl ExistingDestination {
     }
 }
 
-/// Whether `safe` is the whole of a partial file of this length, so that bytes that are appended
-/// in order keep its length meaningful.
+/// Whether `safe` is exactly the whole partial file of this length, so that after appending in
+/// order the length still shows which bytes are there.
 pub(super) fn is_whole_file(safe: &RangeSet, length: Option<u64>) -> bool {
     safe.range_count() == 1 && Some(safe.prefix_len()) == length
 }
@@ -347,7 +352,7 @@ mod tests {
         assert!(claimed(None, 101).is_err());
     }
 
-    /// The claim of a journal that another boot of this machine wrote.
+    /// The claim of a journal that was written before the last boot.
     fn claimed_after_a_reboot(in_order: bool, length: u64) -> Result<ClaimedRanges, &'static str> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
@@ -377,13 +382,13 @@ mod tests {
         let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unsynced.to_string());
         let claim = claimed_after_a_reboot(false, 90).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-60".to_owned()));
-        // What the disk has no place for any more needs no proof.
+        // Bytes beyond the end of the file need no proof.
         let claim = claimed_after_a_reboot(false, 30).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-30".to_owned()));
-        // In order, the length is a claim only.
+        // In order, the length is only a claim.
         let claim = claimed_after_a_reboot(true, 90).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-90".to_owned()));
-        // Synced bytes that are not there: it is another file.
+        // Synced bytes are missing, so it is a different file.
         assert!(claimed_after_a_reboot(false, 10).is_err());
     }
 
@@ -416,7 +421,7 @@ mod tests {
     fn what_a_server_refused_is_not_proved_by_its_memory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        // Even if nothing was safe.
+        // Holds even if nothing was safe.
         let mut journal =
             Journal::start_new(path.clone(), identity(false), JournalLocation::Server).unwrap();
         journal.mark_server_refused();

@@ -1,30 +1,30 @@
-//! A copy between two servers in MODE S: neither says anything before its end, so the length of
-//! the file in the making is asked for over a session of its own, and judged here.
+//! Stall detection for third-party copies in MODE S. Neither server reports progress before the
+//! end, so a separate session asks for the length of the file, and this module judges it.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks, at most.
+/// Longest interval between two queries.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What the length of the file in the making told so far.
+/// What the file's length has shown so far.
 pub(super) struct StallDetector {
-    /// Length of the whole file.
+    /// Length of the complete file.
     expected: Option<u64>,
-    /// Standing still for so long is a stall.
+    /// No growth for this long is a stall.
     limit: Duration,
-    /// The last length, and since when.
+    /// The last length and the time since when it is unchanged.
     last: Option<(u64, Instant)>,
     grown: bool,
 }
 
-/// What a length means.
+/// Meaning of an observed length.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GrowthSign {
-    /// So much is there now.
+    /// The file has this length now.
     Grown(u64),
     /// It stands still, for too long.
     Stalled(u64),
-    /// Nothing new.
+    /// The length shows nothing new.
     Inconclusive,
 }
 
@@ -38,13 +38,14 @@ impl StallDetector {
         }
     }
 
-    /// How long to wait before the next look.
+    /// Interval until the next query.
     pub(super) fn poll_interval(&self) -> Duration {
         (self.limit / 4).clamp(Duration::from_millis(50), PERIOD)
     }
 
-    /// Judges a length. One that never grew says nothing (a server may write elsewhere first), nor
-    /// does the whole length (it may be given at once, and the end of a transfer takes its time).
+    /// Judges a length. A length that never grew proves nothing, because a server may write
+    /// elsewhere first. Nor does the full length, because a server may allocate it at once, and
+    /// finishing a transfer takes time.
     pub(super) fn observe(&mut self, length: u64, now: Instant) -> GrowthSign {
         if self.expected.is_some_and(|all| length >= all) {
             self.grown = false;
@@ -70,7 +71,7 @@ impl StallDetector {
 mod tests {
     use super::*;
 
-    /// Signs of lengths that were seen 10 s apart, with a limit of 30 s and 100 bytes to come.
+    /// Signs for lengths observed 10 s apart, with a limit of 30 s and a file of 100 bytes.
     fn signs(lengths: &[u64]) -> Vec<GrowthSign> {
         let mut growth = StallDetector::new(Some(100), Duration::from_secs(30));
         let mut now = Instant::now();

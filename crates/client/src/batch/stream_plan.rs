@@ -1,4 +1,4 @@
-//! What an attempt is asked for: the part of the source, the streams, the settings.
+//! Parameters of an attempt: the part of the source, the streams, the settings.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::{CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism};
 /// The bytes of the source that are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CopyRange {
-    /// Offset and length; `None`: all of it.
+    /// Offset and length. `None`: the whole source.
     pub(super) part: Option<(u64, u64)>,
-    /// Bytes to copy, if known.
+    /// Number of bytes to copy, if known.
     pub(super) size: Option<u64>,
 }
 
@@ -30,7 +30,8 @@ impl CopyRange {
         self.part.map_or(0, |(offset, _)| offset)
     }
 
-    /// `--offset` and `--length` applied to a source; beyond its end is an error.
+    /// Applies `--offset` and `--length` to a source. A range beyond the end of the source is an
+    /// error.
     pub(super) fn from_options(
         offset: Option<u64>,
         length: Option<u64>,
@@ -69,28 +70,28 @@ impl CopyRange {
     }
 }
 
-/// Offset and length of a part as CKSM has them.
+/// Offset and length of a part, in the form of CKSM's arguments.
 pub(super) fn offset_and_length(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
     part.map_or((0, None), |(offset, length)| (offset, Some(length)))
 }
 
-/// Files from this size on are worth being adapted to the path while they move.
+/// Smaller files end before an adaptation to the path would pay off.
 const ADAPT_FROM: u64 = 16 << 20;
-/// Files from this size on are worth being cut into chunks, where the sender cannot be looked at.
+/// Size from which a file is cut into chunks, where the sender's TCP_INFO is not available.
 const CHUNK_FROM: u64 = 64 << 20;
-/// On shorter paths one stream does, whatever the sender.
+/// On paths with a shorter round trip, one stream is enough for any sender.
 const MIN_PROBED_RTT: Duration = Duration::from_millis(5);
 
-/// What the number of streams depends on.
+/// Abilities of both ends on which the number of streams depends.
 #[derive(Debug, Clone, Copy)]
 struct EndpointAbilities {
-    /// All have extended block mode.
+    /// Both ends support extended block mode.
     parallel: bool,
-    /// The sender changes the number of its streams by itself.
+    /// The sender adapts the number of its streams.
     adapts_streams: bool,
-    /// Chunks can be asked for, and stored at their place.
+    /// The source sends ranges, and the destination stores them at their offset.
     takes_chunks: bool,
-    /// All is within one machine, where nothing is lost and no window is too small.
+    /// Both ends are on one machine, where no segments are lost and windows do not limit.
     on_this_machine: bool,
     rtt: Duration,
 }
@@ -107,21 +108,21 @@ impl EndpointAbilities {
     }
 }
 
-/// How many streams, and in which order they bring the bytes: the same in all attempts.
+/// Number of streams and order of the bytes. The same in all attempts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StreamPlan {
-    /// Streams to begin with.
+    /// Streams at the start.
     pub(super) streams: u32,
-    /// Never more at a time.
+    /// Most streams at a time.
     max_streams: u32,
-    /// It will be MODE S, so that bytes are stored strictly in order.
+    /// MODE S is used, so bytes are stored strictly in order.
     pub(super) in_order: bool,
     /// How the file is cut into chunks.
     chunks: Option<Chunking>,
 }
 
 impl StreamPlan {
-    /// For a transfer of `size` bytes, if that is known; a sequential end (`pipe`) takes one stream.
+    /// For a transfer of `size` bytes, if known. A sequential end (`pipe`) allows one stream only.
     pub(super) fn for_transfer(
         ctx: &BatchContext,
         size: Option<u64>,
@@ -142,6 +143,7 @@ impl StreamPlan {
             Parallelism::Auto => Self::auto(options, size, ends),
             Parallelism::Chunked(mode) => Self::chunked(options, mode, ends),
         };
+        // Warned once per batch: the same end lacks the ability for every file.
         if let (Parallelism::Chunked(_), None, false) = (options.parallelism, lanes.chunks, pipe) {
             ctx.warn(chunking_unavailable_warning(options, (from, to)));
         }
@@ -156,7 +158,7 @@ impl StreamPlan {
         }
     }
 
-    /// For a copy of `size` bytes from an open file to an open file: its streams are threads.
+    /// For a copy of `size` bytes between two open files. Streams are threads here.
     pub(super) fn for_local_copy(
         options: &CopyOptions,
         size: Option<u64>,
@@ -175,8 +177,8 @@ impl StreamPlan {
         }
     }
 
-    /// The number that experience says, to begin with. Whoever sends goes on from there; where that
-    /// is somebody else's server, chunks tell what streams are worth.
+    /// Starts with the number of streams from the prior. An adapting sender continues from there.
+    /// If the sender is another program's server, chunks measure how many streams pay off.
     fn auto(options: &CopyOptions, size: Option<u64>, ends: EndpointAbilities) -> Self {
         let one = Self {
             streams: 1,
@@ -187,8 +189,8 @@ impl StreamPlan {
             return one;
         }
         let (rtt, most) = (ends.rtt, options.max_streams.max(1));
-        // A sender of ours makes blocks smaller where there are more streams than blocks; of another
-        // one a small file has nothing but MODE E's round trips.
+        // A longhaul sender uses smaller blocks when there are more streams than blocks. Another
+        // sender does not, and for a small file MODE E would only add round trips.
         let block = if ends.adapts_streams {
             0
         } else {
@@ -226,6 +228,7 @@ impl StreamPlan {
         let streams = parameters.initial_streams.clamp(1, parameters.max_streams);
         Self {
             streams,
+            // At least 2, because a plan with one stream selects MODE S and chunks need MODE E.
             max_streams: parameters.max_streams.max(2),
             in_order: false,
             chunks: ends
@@ -235,7 +238,7 @@ impl StreamPlan {
     }
 }
 
-/// What the user is told when a mode of 2008 was asked for and cannot be had.
+/// Warning when a chunk tuning mode was requested and is not possible.
 fn chunking_unavailable_warning(
     options: &CopyOptions,
     (from, to): (&dyn Storage, &dyn Storage),
@@ -253,7 +256,7 @@ fn chunking_unavailable_warning(
     )
 }
 
-/// The settings of one attempt; sums are for the caller to add.
+/// Parameters of one attempt. The caller adds the checksums.
 pub(super) fn new_transfer_spec(
     ctx: &BatchContext,
     span: CopyRange,
@@ -262,7 +265,7 @@ pub(super) fn new_transfer_spec(
 ) -> TransferSpec {
     let options = &ctx.options;
     let mut transfer = options.transfer.clone();
-    // The modes of 2008 are about TCP as the system runs it.
+    // The modes of 2008 were published for the system's own congestion control.
     if let (CongestionChoice::Auto, Parallelism::Chunked(_)) =
         (&transfer.congestion, options.parallelism)
     {
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
     use crate::batch::tests::options;
 
-    /// A path of 50 ms to a server like ours.
+    /// A path of 50 ms to a longhaul server.
     const OURS: EndpointAbilities = EndpointAbilities {
         parallel: true,
         adapts_streams: true,
@@ -314,7 +317,7 @@ mod tests {
             (lanes.streams, lanes.max_streams, lanes.chunks),
             (4, 64, None)
         );
-        // One stream to begin with, and others when the path asks for them.
+        // One stream at the start, more when the path needs them.
         let short = EndpointAbilities {
             rtt: Duration::from_millis(1),
             ..OURS

@@ -8,7 +8,7 @@ use crate::{ModeChoice, Parallelism, VerifyMode};
 use data::options::TransferOptions;
 use proto::sizing::SocketBuffers;
 
-/// What `longhaul cp` is told when nothing is said.
+/// The options of `longhaul cp` without any flag.
 pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         recursive: false,
@@ -170,7 +170,7 @@ async fn what_a_server_has_is_kept_whatever_the_server_calls_it() {
     fake.finish().await;
 }
 
-/// A put of five bytes to `/g` in MODE E, up to the transfer's last word.
+/// A put of five bytes to `/g` in MODE E, up to its final reply.
 fn extended_put(word: &'static str) -> Vec<ScriptedAction> {
     [
         command_and_reply("MODE E", "200 ok"),
@@ -213,7 +213,7 @@ async fn a_refusal_takes_back_what_markers_called_stored() {
         look.concat(),
         extended_put("451 Local error"),
     ];
-    // No REST, and STOR although all was marked.
+    // No REST, and a complete STOR although all bytes were marked.
     let second = [
         login_script_with_feat(GRIDFTP),
         extended_put("226 ok"),

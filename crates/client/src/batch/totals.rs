@@ -1,4 +1,4 @@
-//! The sums of a batch and the outcome class that follows from them.
+//! Totals of a batch, and the exit class that follows from them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::measurement::{MeasurementSource, TransferMeasurement};
 use crate::why::BatchEvidence;
 use crate::{CopyFailure, CopySummary, Exit};
 
-/// What has happened so far.
+/// Totals so far.
 #[derive(Debug, Default)]
 pub(super) struct BatchTotals {
     files: u64,
@@ -20,35 +20,36 @@ pub(super) struct BatchTotals {
     streams_max: u64,
     buffer_max: u64,
     memory_max: u64,
-    /// Who was to size buffers.
+    /// The requested buffer policy.
     requested_buffers: SocketBuffers,
-    /// Who did: `None` before the first transfer that ended well, `Some(None)` when they differ.
+    /// The policy in use. `None` before the first successful transfer, `Some(None)` when transfers
+    /// differ.
     buffer_policy: Option<Option<&'static str>>,
-    /// `None` before the first file, `Some(None)` when they differ.
+    /// `None` before the first file, `Some(None)` when files differ.
     verified: Option<Option<String>>,
-    /// Class of the failures, `PartialFile` when they differ.
+    /// Class of the failures. `Partial` when they differ.
     class: Option<Exit>,
     first_failure: Option<CopyFailure>,
     evidence: BatchEvidence,
-    /// Limit of all transfers together, bytes per second.
+    /// Rate limit of all transfers together, bytes per second.
     rate: Option<u64>,
 }
 
-/// What was seen at one moment of all files in flight.
+/// One sample over all files in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct BatchSample {
-    /// Streams open.
+    /// Open streams.
     pub(super) streams: u64,
     /// Largest buffer in its stream's direction, bytes.
     pub(super) buffer: u64,
-    /// Memory that the streams' sockets held, bytes.
+    /// Memory held by the streams' sockets, bytes.
     pub(super) memory: u64,
-    /// What limits the file that has the most streams.
+    /// Limiter of the file that has the most streams.
     pub(super) limiter: Option<Limiter>,
 }
 
 impl BatchTotals {
-    /// Nothing happened yet; buffers are `wanted` to be sized so.
+    /// Empty totals, with the requested buffer policy.
     pub(super) fn new(wanted: SocketBuffers) -> Self {
         Self {
             requested_buffers: wanted,
@@ -56,12 +57,12 @@ impl BatchTotals {
         }
     }
 
-    /// All transfers together are limited to `rate` bytes per second.
+    /// Sets the rate limit of all transfers together, bytes per second.
     pub(super) fn set_rate_limit(&mut self, rate: Option<u64>) {
         self.rate = rate;
     }
 
-    /// A file is in place.
+    /// A file is complete and in place.
     pub(super) fn file_done(
         &mut self,
         bytes: u64,
@@ -92,41 +93,43 @@ impl BatchTotals {
         });
     }
 
-    /// A file was left alone.
+    /// A source was skipped.
     pub(super) fn file_skipped(&mut self) {
         self.skipped += 1;
     }
 
-    /// Counts a file whose destination was left alone.
+    /// An existing destination was left alone.
     pub(super) fn file_kept(&mut self) {
         self.skipped += 1;
         self.kept += 1;
     }
 
-    /// Bytes of a file that failed later.
+    /// Adds the bytes that were moved for a file that failed.
     pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// A file failed for good.
+    /// A file failed permanently.
     pub(super) fn file_failed(&mut self, failure: &CopyFailure) {
         self.failed += 1;
         self.class = Some(match self.class {
             None => failure.exit,
             Some(class) if class == failure.exit => class,
+            // Different failures have no common class.
             Some(_) => Exit::Partial,
         });
         self.first_failure.get_or_insert_with(|| failure.clone());
     }
 
-    /// What was seen while files moved.
+    /// Takes a sample of the files in flight.
     pub(super) fn observe(&mut self, seen: BatchSample) {
         self.streams_max = self.streams_max.max(seen.streams);
         self.buffer_max = self.buffer_max.max(seen.buffer);
         self.memory_max = self.memory_max.max(seen.memory);
     }
 
-    /// Everything failed alike: that class; some did: partial.
+    /// Exit class: `Partial` if some files succeeded or the failures differ, otherwise the class of
+    /// the failures.
     fn exit(&self) -> Exit {
         match self.class {
             None => Exit::Done,
@@ -135,7 +138,8 @@ impl BatchTotals {
         }
     }
 
-    /// The share of the limit that one transfer had on an average of `elapsed`, when several shared it.
+    /// Average share of the rate limit that one transfer had if several ran at the same time, bytes
+    /// per second.
     fn rate_per_transfer(&self, elapsed: Duration) -> Option<u64> {
         let shared = self
             .evidence
@@ -148,7 +152,7 @@ impl BatchTotals {
         u64::try_from(of_one).ok()
     }
 
-    /// The end, `elapsed` after the beginning.
+    /// The summary of a batch that took `elapsed`.
     pub(super) fn summary(&self, elapsed: Duration) -> CopySummary {
         let seconds = elapsed.as_secs_f64();
         let evidence = &self.evidence.evidence;
@@ -240,7 +244,7 @@ mod tests {
         }
         let limited_by = |seconds| tally.summary(Duration::from_secs(seconds)).limited_by;
         assert_eq!(limited_by(10), "rate limit");
-        // One after the other, each had all of it and did not use it.
+        // One after the other, each transfer had the full limit and did not use it.
         assert_ne!(limited_by(40), "rate limit");
     }
 

@@ -1,10 +1,10 @@
-//! The restart journal: which bytes of an unfinished copy are safe, kept beside the partial file.
+//! The restart journal: which bytes of an unfinished copy are safe. Kept beside the partial file.
 //!
-//! A text file of lines `CRC32C SP JSON LF`. The first line says what is copied, each further line
-//! is the whole state at that moment; the last intact line counts. A range is called safe only after
-//! its bytes were handed to the file system, so a killed process never leaves a journal that claims
-//! too much; it is called synced only after they were forced to disk, so a power cut does not,
-//! either. The first line names the boot of this machine that safe bytes depend on.
+//! A text file of lines `CRC32C SP JSON LF`. The first line identifies the copy. Each further line
+//! holds the complete state at one moment; the last intact line counts. A range is called safe only
+//! after its bytes were handed to the file system, so the journal of a killed process never claims
+//! too much. A range is called synced only after its bytes were forced to disk, so the same holds
+//! after a power cut. The first line names the boot of this machine that the safe ranges depend on.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -23,44 +23,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::partial::{JOURNAL_TEMP_SUFFIX, directory_of};
 
-/// A journal is written at most this often...
+/// Shortest interval between two writes of a journal,
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
-/// ...unless this many bytes became safe since.
+/// unless this many bytes became safe since the last one.
 const MAX_UNRECORDED_BYTES: u64 = 64 << 20;
-/// An append-only journal longer than this is written anew, bytes.
+/// Length from which an append-only journal is rewritten, bytes.
 const COMPACT_AT: u64 = 1 << 20;
-/// No journal longer than this is read, bytes.
+/// Longest journal that is read, bytes.
 const MAX_LENGTH: u64 = 16 << 20;
-/// Format of the file.
+/// Version of the file format.
 const VERSION: u32 = 2;
-/// Changes with every boot of the machine.
+/// Holds an ID that changes with every boot (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Identity of a copy. A journal is of use only to the same copy of the same source.
+/// Identity of a copy. A journal is valid only for the same copy of the same source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopyIdentity {
-    /// Source URL without password.
+    /// Source URL without the password.
     pub(crate) source: String,
-    /// Destination URL without password.
+    /// Destination URL without the password.
     pub(crate) destination: String,
-    /// Source's size, bytes.
+    /// Size of the source, bytes.
     pub(crate) size: Option<u64>,
-    /// Source's modification time, seconds since 1970.
+    /// Modification time of the source, seconds since 1970.
     pub(crate) modified: Option<i64>,
-    /// Offset and length of the part that is copied, bytes.
+    /// Offset and length of the copied part, bytes.
     pub(crate) part: Option<(u64, u64)>,
-    /// The bytes are stored strictly in order (MODE S), so that the size of the partial file tells
-    /// what is there.
+    /// The bytes are stored strictly in order (MODE S), so the size of the partial file shows which
+    /// bytes are there.
     pub(crate) in_order: bool,
 }
 
 impl CopyIdentity {
-    /// Bytes that are copied, if that is known.
+    /// Number of bytes to copy, if known.
     pub(crate) fn copy_length(&self) -> Option<u64> {
         self.part.map(|(_, length)| length).or(self.size)
     }
 
-    /// Whether both are the same copy of the same source, however it is moved.
+    /// Whether both are the same copy of the same source, whatever the order of the bytes.
     pub(crate) fn same_copy(&self, other: &Self) -> bool {
         let any_order = |copy: &Self| Self {
             in_order: false,
@@ -70,26 +70,26 @@ impl CopyIdentity {
     }
 }
 
-/// Where the bytes are that a journal tells of.
+/// Where the bytes of a journal are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalLocation {
-    /// On this machine: what its kernel was handed is there until the next boot.
+    /// On this machine. Bytes handed to the kernel exist until the next boot.
     ThisMachine,
-    /// On a server, whose word counts.
+    /// On a server, which reports what it has stored.
     Server,
 }
 
-/// The bytes of a copy that are at its destination.
+/// The ranges of a copy that are stored at its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct StoredRanges {
     /// Handed to the file system here, or acknowledged by the server.
     pub(crate) safe: RangeSet,
-    /// Of that, forced to the disk of this machine.
+    /// The part of the safe ranges that is forced to the disk of this machine.
     pub(crate) synced: RangeSet,
 }
 
 impl StoredRanges {
-    /// Of a server: the ranges that it acknowledged.
+    /// Safe ranges of which none are known to be synced.
     pub(crate) fn safe_only(safe: RangeSet) -> Self {
         Self {
             safe,
@@ -102,7 +102,7 @@ impl StoredRanges {
 struct JournalHeader {
     version: u32,
     copy: CopyIdentity,
-    /// Of [`JournalLocation::Here`]: the boot; empty when it is unknown.
+    /// For local destinations the boot ID, empty if unknown. Absent for servers.
     boot: Option<String>,
 }
 
@@ -120,30 +120,31 @@ struct JournalRecord {
 /// The content of a journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LoadedJournal {
-    /// The copy that it is of.
+    /// The copy that the journal belongs to.
     pub(crate) identity: CopyIdentity,
-    /// How far.
+    /// The last recorded ranges.
     pub(crate) ranges: StoredRanges,
-    /// Where the bytes are.
+    /// Where the bytes are stored.
     pub(crate) location: JournalLocation,
-    /// This machine may have lost since what it had not forced to disk: it was booted.
+    /// This machine was booted since, so bytes that were not synced may be lost.
     pub(crate) rebooted: bool,
-    /// The server was lost while it stored: it may have lost power.
+    /// The connection to the server was lost while it stored. The server may have lost power.
     pub(crate) server_lost: bool,
-    /// The server refused something that it had stored: see [`Journal::mark_server_refused`].
+    /// The server refused to store bytes: see [`Journal::mark_server_refused`].
     pub(crate) server_refused: bool,
 }
 
-/// This boot of this machine.
+/// ID of the current boot of this machine.
 fn boot_id() -> Option<String> {
     let id = fs::read_to_string(BOOT_ID).ok()?;
     let id = id.trim();
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// Reads the journal at `path`. `None` when there is no journal or no intact line in it.
+/// Reads the journal at `path`. `None` if there is no journal or it has no intact line.
 pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
     let mut text = Vec::new();
+    // NOFOLLOW and NONBLOCK: whoever can write to the directory could place a link or a FIFO here.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
@@ -156,7 +157,7 @@ pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
 }
 
 fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
-    // What follows the last line feed is a line that was being written.
+    // Bytes after the last line feed are an incomplete line.
     let whole = &text[..text.iter().rposition(|b| *b == b'\n')?];
     let mut lines = whole.split(|b| *b == b'\n');
     let header: JournalHeader = parse_line(lines.next()?)?;
@@ -165,6 +166,7 @@ fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
     }
     let (mut state, mut lost, mut refused) = (StoredRanges::default(), false, false);
     for line in lines {
+        // Lines after a damaged one are not trusted, although they may be intact.
         let Some(record) = parse_line::<JournalRecord>(line) else {
             break;
         };
@@ -195,7 +197,7 @@ fn parse_ranges(text: &str) -> Option<RangeSet> {
     RangeSet::parse(text).ok()
 }
 
-/// The value of a line whose sum is right.
+/// The value of a line whose checksum is right.
 fn parse_line<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
     let (sum, payload) = line.split_at_checked(8)?;
     let payload = payload.strip_prefix(b" ")?;
@@ -218,8 +220,8 @@ fn crc32c_hex(bytes: &[u8]) -> String {
     digest.finish()
 }
 
-/// Writes a journal while a copy runs. The file appears with the first state that is kept: a copy
-/// that is over sooner never makes one.
+/// Writes a journal while a copy runs. The file is created with the first recorded ranges, so a
+/// copy that ends sooner never creates one.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
@@ -227,10 +229,10 @@ pub(crate) struct Journal {
     location: JournalLocation,
     file: Option<File>,
     length: u64,
-    /// `None`: nothing was written in this run.
+    /// `None` if nothing was written in this run.
     written: Option<StoredRanges>,
     last_write: Option<Instant>,
-    /// The file names synced bytes and was not forced to disk since.
+    /// The file names synced ranges that were not forced to disk themselves yet.
     unsynced: bool,
     /// See [`Journal::mark_server_lost`].
     server_lost: bool,
@@ -239,9 +241,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// A journal for a copy that starts over: an older one is gone when this returns, so that it
-    /// cannot be taken for this copy's, not even after a power cut. Comes before the partial file is
-    /// truncated.
+    /// A journal for a copy that starts over. An older journal is gone when this returns, even
+    /// after a power cut, so it cannot be mistaken for this copy's. Call this before truncating the
+    /// partial file.
     pub(crate) fn start_new(
         path: PathBuf,
         copy: CopyIdentity,
@@ -251,7 +253,8 @@ impl Journal {
         Ok(Self::unwritten(path, copy, place))
     }
 
-    /// An older one, if there is one, stays until the first safe bytes are written over it.
+    /// A journal that is not written yet. An older file stays until the first safe bytes are
+    /// written over it.
     fn unwritten(path: PathBuf, copy: CopyIdentity, place: JournalLocation) -> Self {
         Self {
             path,
@@ -267,8 +270,8 @@ impl Journal {
         }
     }
 
-    /// A journal that goes on from an older one, which is replaced at once: it may say of the order
-    /// of the bytes what this run will make untrue.
+    /// A journal that continues an older one. The file is replaced at once, because the older one
+    /// may record an order of bytes that this run does not keep.
     pub(crate) fn continue_from(
         path: PathBuf,
         copy: CopyIdentity,
@@ -280,8 +283,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes `state` if enough time has passed or enough became safe since the last time. Errors
-    /// leave an older state behind, which is still true.
+    /// Writes `state` if enough time has passed or enough bytes became safe since the last write.
+    /// After an error the older state remains, which is still true.
     pub(crate) fn write_if_due(&mut self, state: &StoredRanges, now: Instant) -> io::Result<()> {
         let recent = self.last_write.is_some_and(|last| now - last < INTERVAL);
         let written = self.written.as_ref().map_or(0, |s| s.safe.byte_count());
@@ -292,7 +295,7 @@ impl Journal {
         self.write(state)
     }
 
-    /// Writes `state` now, if it is news.
+    /// Writes `state` now, unless it is recorded already.
     pub(crate) fn write(&mut self, state: &StoredRanges) -> io::Result<()> {
         if self.written.as_ref() == Some(state) {
             return Ok(());
@@ -304,7 +307,7 @@ impl Journal {
                 self.unsynced |= state.synced.byte_count() > before;
                 self.written = Some(state.clone());
             }
-            // The tail may be torn: the next write makes the file anew.
+            // The tail may be torn, so the next write replaces the whole file.
             Err(_) => {
                 self.file = None;
                 let _ = fs::remove_file(temporary_path(&self.path));
@@ -330,7 +333,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Header and one record, put in place by a rename: a reader sees the old or the new file.
+    /// Writes header and one record to a temporary file and renames it: a reader sees the old or
+    /// the new file.
     fn replace(&mut self, record: &[u8]) -> io::Result<()> {
         let mut text = format_line(&JournalHeader {
             version: VERSION,
@@ -340,7 +344,7 @@ impl Journal {
         })?;
         text.extend_from_slice(record);
         let next = temporary_path(&self.path);
-        // What is left of an earlier one goes, so that nothing is written through a link.
+        // A leftover is removed first, so that nothing is written through a symbolic link.
         match fs::remove_file(&next) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -352,7 +356,7 @@ impl Journal {
             .open(&next)?;
         file.write_all(&text)?;
         if self.path.exists() {
-            // A power cut must not leave an empty journal in the place of a good one.
+            // Without the sync, a power cut could leave an empty journal in place of a good one.
             file.sync_data()?;
         }
         fs::rename(&next, &self.path)?;
@@ -361,7 +365,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The server was lost while it stored: from now on the journal says so.
+    /// Records from now on that the connection to the server was lost while it stored.
     pub(crate) fn mark_server_lost(&mut self) {
         self.server_lost = true;
         if let Some(state) = self.written.take()
@@ -371,8 +375,8 @@ impl Journal {
         }
     }
 
-    /// The server refused to store what had come: from now on the journal says so, even if there is
-    /// nothing else to say. Its disk may not hold what its memory still shows.
+    /// Records from now on, even without any safe ranges, that the server refused to store bytes.
+    /// Its disk may not hold what its page cache still shows.
     pub(crate) fn mark_server_refused(&mut self) {
         self.server_refused = true;
         let state = self.written.take().unwrap_or_default();
@@ -381,9 +385,9 @@ impl Journal {
         }
     }
 
-    /// Takes back what was claimed: only `left` counts from now on, and the length of the partial
-    /// file says nothing. A journal that cannot be written anew (the disk is full) is removed, as it
-    /// would claim too much.
+    /// Withdraws earlier claims: only `left` counts from now on, and the length of the partial file
+    /// shows nothing. If the journal cannot be rewritten (for example on a full disk), it is
+    /// removed, because it would claim too much.
     pub(crate) fn retract_to(&mut self, left: &StoredRanges) -> io::Result<()> {
         self.identity.in_order = false;
         self.file = None;
@@ -396,8 +400,8 @@ impl Journal {
             .inspect_err(|_| remove_file_and_temporary(&self.path))
     }
 
-    /// The journal, to be forced to disk so that a power cut leaves the newest synced ranges known;
-    /// `None` when nothing changed since the last time.
+    /// The journal file, to be synced so that the newest synced ranges are known after a power cut.
+    /// `None` if nothing changed since the last call.
     pub(crate) fn take_unsynced(&mut self) -> Option<UnsyncedJournal> {
         let file = self.file.as_ref().filter(|_| self.unsynced)?;
         let file = file.try_clone().ok()?;
@@ -408,12 +412,12 @@ impl Journal {
         })
     }
 
-    /// Whether this run has written anything.
+    /// Whether this run has written the journal.
     pub(crate) fn has_written(&self) -> bool {
         self.written.is_some()
     }
 
-    /// The copy is whole, or proved wrong: nothing is left to resume.
+    /// Removes the journal: the copy is complete or proved wrong.
     pub(crate) fn remove(self) {
         remove_file_and_temporary(&self.path);
     }
@@ -427,9 +431,10 @@ pub(crate) struct UnsyncedJournal {
 }
 
 impl UnsyncedJournal {
-    /// Blocks until it is. Failing, it leaves an older state on disk, which is still true.
+    /// Syncs the file; blocks. After an error an older state remains on disk, which is still true.
     pub(crate) fn sync(self) {
         let synced = self.file.sync_data();
+        // The directory too: the journal may have been renamed into it since.
         let synced = synced.and_then(|()| SyncPolicy::File.sync_directory(&self.directory));
         if let Err(error) = synced {
             tracing::debug!(%error, "journal not synced");
@@ -437,8 +442,8 @@ impl UnsyncedJournal {
     }
 }
 
-/// Removes the journal at `path` for good: not even a power cut brings it back. That there is none is
-/// fine. Blocks while the disk works.
+/// Removes the journal at `path` durably: it does not reappear after a power cut. A missing journal
+/// is accepted. Blocks while the disk works.
 pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => SyncPolicy::File.sync_directory(directory_of(path)),
@@ -447,20 +452,21 @@ pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the journal at `path`, also one of an earlier run; that there is none is fine.
+/// Removes the journal at `path` and its temporary file, also those of an earlier run. Missing
+/// files are accepted.
 pub(crate) fn remove_file_and_temporary(path: &Path) {
     let _ = fs::remove_file(path);
     let _ = fs::remove_file(temporary_path(path));
 }
 
-/// Where a new file is written before it takes the journal's name.
+/// Path of the temporary file that is renamed to the journal.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut next = path.as_os_str().to_owned();
     next.push(OsStr::from_bytes(JOURNAL_TEMP_SUFFIX));
     next.into()
 }
 
-/// Makes the journal at `path` one that was written before this machine was booted.
+/// Rewrites the journal at `path` as if written before the last boot.
 #[cfg(test)]
 pub(crate) fn set_other_boot(path: &Path) {
     let text = fs::read(path).unwrap();

@@ -25,12 +25,12 @@ fn told(ranges: &[(u64, u64)]) -> StoredRanges {
     StoredRanges::safe_only(set(ranges))
 }
 
-/// The copy that the journal `text` is about, and the ranges it calls safe.
+/// The identity and the safe ranges of the journal `text`.
 fn last(text: &[u8]) -> Option<(CopyIdentity, RangeSet)> {
     parse_journal(text, None).map(|found| (found.identity, found.ranges.safe))
 }
 
-/// A journal file's text after each of `states` was written.
+/// The text of a journal file after each of `states` was written.
 fn written(states: &[RangeSet]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
@@ -98,7 +98,7 @@ fn a_journal_tells_whether_this_machine_was_booted_since() {
         journal.write(&state).unwrap();
         let found = load(&path).unwrap();
         assert_eq!((&found.ranges, found.rebooted), (&state, false));
-        // What a server acknowledged does not depend on the boots of this machine.
+        // Bytes that a server acknowledged do not depend on the boots of this machine.
         let text = fs::read(&path).unwrap();
         assert_eq!(
             parse_journal(&text, Some("other")).unwrap().rebooted,
@@ -188,7 +188,7 @@ fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
     let mut journal =
         Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     journal.write(&told(&[(0, 60)])).unwrap();
-    // No file can be made there.
+    // A directory in the place of the temporary file makes the journal unwritable.
     fs::create_dir(temporary_path(&path)).unwrap();
     assert!(journal.retract_to(&told(&[(0, 20)])).is_err());
     assert_eq!(load(&path), None);
@@ -229,7 +229,7 @@ fn long_journals_are_compacted() {
         journal
             .write(&StoredRanges::safe_only(state.clone()))
             .unwrap();
-        // Not each time: a long journal takes a while to read.
+        // Not every time, because a long journal takes a while to read.
         if end % 9 == 0 {
             assert_eq!(load(&path).unwrap().ranges.safe, state);
         }

@@ -1,4 +1,4 @@
-//! Checks that every storage must pass, whoever keeps the files.
+//! Checks that every storage must pass.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::transfer::TransferSpec;
 use crate::tree::join_path;
 use crate::{Exit, ModeChoice};
 
-/// Length of the file that is moved.
+/// Length of the file that is moved, bytes.
 const LENGTH: usize = 700_000;
 
 pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
@@ -214,7 +214,7 @@ async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     );
 }
 
-/// Last of all: a session that was cut off in a transfer need not go on.
+/// Runs last, because a session whose transfer was cancelled need not be usable.
 async fn cancelled(storage: &mut dyn Storage, top: &[u8]) {
     let control = Arc::new(TransferControl::new());
     control.cancel();

@@ -1,4 +1,4 @@
-//! The files of this machine as a storage.
+//! Local files as a storage.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -26,10 +26,10 @@ use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::verify::checksum_local;
 use crate::{CopyFailure, Exit};
 
-/// Sums of ranges that are worth computing for one question.
+/// Most range checksums that are computed for one comparison.
 const MAX_RANGE_CHECKSUMS: usize = 128;
 
-/// Of this process's own bytes.
+/// Capabilities of local files and pipes.
 pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     ranges: true,
     partial_writes: true,
@@ -46,14 +46,14 @@ pub(super) const LOCAL_CAPABILITIES: Capabilities = Capabilities {
     rtt: Duration::ZERO,
 };
 
-/// This machine's files.
+/// Storage for the files of this machine.
 #[derive(Debug)]
 pub(crate) struct LocalFiles {
     policy: SyncPolicy,
 }
 
 impl LocalFiles {
-    /// Names that it makes get to disk as `policy` says.
+    /// `policy` says how names that this storage creates get to disk.
     pub(crate) fn new(policy: SyncPolicy) -> Self {
         Self { policy }
     }
@@ -63,7 +63,7 @@ fn to_path(path: &[u8]) -> PathBuf {
     Path::new(OsStr::from_bytes(path)).to_owned()
 }
 
-/// A failure about a path: [`Exit::NotFound`] where there is nothing.
+/// A failure concerning a path: [`Exit::NotFound`] if nothing exists there.
 fn path_failure(path: &Path, error: &io::Error) -> CopyFailure {
     let exit = match error.kind() {
         ErrorKind::NotFound => Exit::NotFound,
@@ -72,7 +72,7 @@ fn path_failure(path: &Path, error: &io::Error) -> CopyFailure {
     CopyFailure::new(exit, format!("{}: {error}", path.display()))
 }
 
-/// Runs `work`, which may wait for the disk, off the runtime.
+/// Runs blocking `work` on a thread for blocking calls.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CopyFailure> + Send + 'static,
 ) -> Result<T, CopyFailure> {
@@ -81,7 +81,7 @@ async fn run_blocking<T: Send + 'static>(
         .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
 }
 
-/// An entry of what [`fs::Metadata`] tells.
+/// The entry for a file with this metadata.
 fn listed_entry(name: &[u8], meta: &fs::Metadata) -> ListedEntry {
     let kind = if meta.is_symlink() {
         EntryKind::SymLink
@@ -101,7 +101,7 @@ fn listed_entry(name: &[u8], meta: &fs::Metadata) -> ListedEntry {
     }
 }
 
-/// Facts of a path, links followed; a link that leads nowhere is told as one.
+/// Facts of a path, with links followed. A dangling link is reported as a link.
 fn stat_path(path: &Path) -> Result<ListedEntry, CopyFailure> {
     let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
     match fs::metadata(path) {
@@ -115,7 +115,7 @@ fn stat_path(path: &Path) -> Result<ListedEntry, CopyFailure> {
     }
 }
 
-/// The entries of a directory, links told as such.
+/// The entries of a directory. Links are not followed.
 fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
     let mut entries = Vec::new();
     for listed in fs::read_dir(path).map_err(|e| path_failure(path, &e))? {
@@ -123,7 +123,7 @@ fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> 
         let name = listed.file_name();
         let meta = match fs::symlink_metadata(listed.path()) {
             Ok(meta) => meta,
-            // Removed since it was listed.
+            // Removed since the directory was read.
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
             Err(e) => return Err(path_failure(&listed.path(), &e)),
         };
@@ -141,8 +141,8 @@ fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> 
     Ok(entries)
 }
 
-/// Opens a file to read it; facts only of regular ones, which can be read again. A file that says it is
-/// empty and is not (proc(5)) is read to its end like a pipe.
+/// Opens a file for reading. Facts are set only for regular files, which can be read again. A file
+/// that reports length 0 but has content, as in proc(5), is read to its end like a pipe.
 fn open_source(path: &Path) -> Result<OpenSource, CopyFailure> {
     let failed = |e| local_failure(path, e);
     let file = File::open(path).map_err(failed)?;
@@ -159,14 +159,15 @@ fn open_source(path: &Path) -> Result<OpenSource, CopyFailure> {
     })
 }
 
-/// Whether there is nothing at the beginning of a file.
+/// Whether a file has no first byte.
 fn is_empty(file: &File) -> io::Result<bool> {
     file.read_at(&mut [0], 0).map(|n| n == 0)
 }
 
-/// Makes a directory whose name is on disk when this returns, or a file in it could be lost with it;
-/// `false` when it exists already.
+/// Creates a directory and syncs its name, because a power cut could otherwise remove it with the
+/// files in it. `false` if it exists already.
 fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, CopyFailure> {
+    // The directory entry is durable only after the parent directory is synced (fsync(2)).
     match fs::create_dir(path) {
         Ok(()) => {
             let above = crate::partial::directory_of(path);
@@ -187,7 +188,8 @@ fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
             if !is_link {
                 let message = format!("{}: exists, and is no link", path.display());
                 return Err(CopyFailure::new(Exit::Local, message));
-            }
+                }
+            // symlink(2) does not replace, so the old link is removed first.
             fs::remove_file(path).and_then(|()| symlink(target, path))
         }
         made => made,
@@ -197,6 +199,7 @@ fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
 
 fn set_file_time(path: &Path, time: Timestamp) -> Result<bool, CopyFailure> {
     let since = u64::try_from(time.0).ok().map(Duration::from_secs);
+    // std panics on times that it cannot represent.
     let Some(time) = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) else {
         return Ok(false);
     };
@@ -285,6 +288,7 @@ impl Storage for LocalFiles {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
         let (path, policy) = (to_path(path), self.policy);
+        // Without safe ranges nothing of the old content may remain.
         let anew = spec.completed_ranges.is_empty();
         let sink = run_blocking(move || {
             let mut options = OpenOptions::new();
@@ -352,7 +356,7 @@ impl Storage for LocalFiles {
         let (from, to) = (to_path(from), to_path(to));
         let renamed = run_blocking(move || {
             if let Some(time) = modified {
-                // A courtesy.
+                // The copy is complete without the time.
                 let _ = set_file_time(&from, time);
             }
             fs::rename(&from, &to).map_err(|e| path_failure(&from, &e))

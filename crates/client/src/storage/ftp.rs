@@ -21,9 +21,9 @@ use crate::session::links::SymlinkCheckScope;
 use crate::transfer::{self, TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
-/// Most sums of ranges that are asked of a server ahead of the answers...
+/// Most range checksums requested of a server with pipelining...
 const MAX_PIPELINED_CHECKSUMS: usize = 128;
-/// ...and of one that is asked one after the other, a round trip each.
+/// ...and without it, where each costs a round trip.
 const MAX_SEQUENTIAL_CHECKSUMS: usize = 32;
 
 #[async_trait]

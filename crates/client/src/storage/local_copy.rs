@@ -1,4 +1,4 @@
-//! Bytes from an open file to an open file, within this machine.
+//! Copies from an open file to an open file on this machine.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::transfer::outcome::pull_failure;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
-/// Bytes that one thread copies before it takes the next piece.
+/// Bytes that one thread copies before it takes the next range.
 const BYTES_PER_STEP: u64 = 8 << 20;
-/// Files from this size on are copied by several threads, if nothing else was asked for.
+/// Size from which a file is copied by several threads by default.
 const PARALLEL_FROM: u64 = 64 << 20;
-/// Most threads, if nothing else was asked for: a few keep a disk or a file server busy.
+/// Most threads by default. A few are enough to keep a disk or file server busy.
 const MOST_THREADS: u32 = 4;
 
-/// Copies what `spec` says is missing, by as many threads as it says streams: more than one store their
-/// pieces in any order. Where the whole is missing and the file system can, the copy shares
-/// the source's blocks.
+/// Copies the ranges that are missing according to `spec`, with one thread for each stream. Several
+/// threads store their ranges in any order. If the whole file is missing and the file system
+/// supports it, the copy shares the source's blocks (FICLONE).
 ///
 /// # Errors
-/// `Local` for what the disk says, `Integrity` when the source becomes shorter.
+/// `Local` for disk errors. `Integrity` if the source became shorter.
 pub(crate) async fn copy_local(
     source: Arc<dyn Source>,
     sink: Arc<dyn Sink>,
@@ -71,6 +71,7 @@ fn copy_blocking(
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, DataError> {
+    // A clone takes no time, so it would ignore a rate limit.
     if whole && settings.options.rate.is_none() {
         let length = plan.missing.as_ref().map(RangeSet::end);
         if let Some(length) = length
@@ -84,9 +85,10 @@ fn copy_blocking(
     pull::run(&FileOrigin(source), sink, &plan, settings, control)
 }
 
-/// Threads for a file of this size, if no number was asked for: several for a large one.
+/// Default number of threads for a file of this size.
 pub(crate) fn default_threads(size: Option<u64>) -> u32 {
-    // Who asks for the number of cores reads files of the kernel: not for each of many small files.
+    // Reading the number of cores opens files in /proc and /sys, which is too slow for many small
+    // files.
     if size.is_none_or(|size| size < PARALLEL_FROM) {
         return 1;
     }

@@ -1,6 +1,5 @@
-//! Files in memory as a storage: what the batch does with a storage can be watched and disturbed there.
-//!
-//! `memory://NAME/path` names a file on the shelf NAME of this process.
+//! In-memory storage for tests, with injected faults. `memory://NAME/path` names a file in the
+//! store NAME of this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,10 +22,10 @@ use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
-/// Largest file.
+/// Largest file, bytes.
 const MAX_FILE_BYTES: usize = 64 << 20;
 
-/// Files by their paths.
+/// Files by path.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     state: Mutex<MemoryStoreState>,
@@ -36,17 +35,17 @@ pub(crate) struct MemoryStore {
 struct MemoryStoreState {
     files: BTreeMap<Vec<u8>, MemoryFile>,
     directories: BTreeSet<Vec<u8>>,
-    /// Nothing but whole files, stored in order: no ranges, sums, renaming or times.
+    /// Only whole files, stored in order: no ranges, checksums, renames or times.
     minimal: bool,
-    /// The next transfers break when so many bytes have moved in them.
+    /// Each of the next transfers breaks after so many bytes.
     cut_after: Vec<u64>,
-    /// The next stored file has another byte at this offset.
+    /// The next stored file gets a wrong byte at this offset.
     corrupts: Option<u64>,
-    /// The next file that is fetched comes with another byte at this offset.
+    /// The next fetched file has a wrong byte at this offset.
     garbles: Option<u64>,
-    /// From this offset on nothing comes of the next file that is fetched.
+    /// The next fetched file stalls at this offset.
     stalls: Option<u64>,
-    /// Bytes that were moved from and to here.
+    /// Bytes moved from and to this store.
     moved: u64,
 }
 
@@ -57,7 +56,7 @@ struct MemoryFile {
 }
 
 impl MemoryStore {
-    /// The shelf of this name, the same one each time.
+    /// The store of this name, the same one for each call.
     pub(crate) fn named(name: &str) -> Arc<Self> {
         static SHELVES: Mutex<BTreeMap<String, Arc<MemoryStore>>> = Mutex::new(BTreeMap::new());
         let mut shelves = SHELVES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,12 +67,12 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Can do as little as a storage may.
+    /// Removes all optional capabilities.
     pub(crate) fn remove_capabilities(&self) {
         self.state().minimal = true;
     }
 
-    /// Breaks the transfers that come, each after so many bytes.
+    /// Breaks the next transfers, each after so many bytes.
     pub(crate) fn break_after(&self, bytes: &[u64]) {
         self.state().cut_after = bytes.to_vec();
     }
@@ -88,12 +87,12 @@ impl MemoryStore {
         self.state().garbles = Some(offset);
     }
 
-    /// Sends the next file up to a byte, and then nothing.
+    /// Stalls the next fetch at an offset.
     pub(crate) fn stall_at(&self, offset: u64) {
         self.state().stalls = Some(offset);
     }
 
-    /// Puts a file there.
+    /// Adds a file.
     pub(crate) fn put(&self, path: &str, bytes: &[u8], modified: i64) {
         let stored = MemoryFile {
             bytes: bytes.to_vec(),
@@ -102,14 +101,14 @@ impl MemoryStore {
         self.state().files.insert(path.as_bytes().to_vec(), stored);
     }
 
-    /// A file's content.
+    /// Content of a file.
     pub(crate) fn get(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.state();
         let stored = state.files.get(path.as_bytes())?;
         Some(stored.bytes.clone())
     }
 
-    /// All paths.
+    /// Paths of all files.
     pub(crate) fn paths(&self) -> Vec<String> {
         let state = self.state();
         let shown = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
@@ -122,7 +121,7 @@ impl MemoryStore {
     }
 }
 
-/// A session with a shelf.
+/// A session with an in-memory store.
 #[derive(Debug)]
 pub(crate) struct MemoryStorage {
     name: String,
@@ -130,7 +129,7 @@ pub(crate) struct MemoryStorage {
 }
 
 impl MemoryStorage {
-    /// With the shelf of this name.
+    /// Opens the store of this name.
     pub(crate) fn open(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -148,7 +147,7 @@ impl MemoryStorage {
         found.ok_or_else(|| self.missing_failure(path))
     }
 
-    /// How a transfer that counted on `wire` ended.
+    /// Result of a transfer over `wire`.
     fn attempt_result(
         &self,
         wire: &FaultyConnection,
@@ -181,7 +180,7 @@ impl MemoryStorage {
     }
 }
 
-/// The connection of one transfer, up to where it breaks.
+/// The connection of one transfer, which may break.
 #[derive(Debug)]
 struct FaultyConnection(Mutex<FaultyConnectionState>);
 
@@ -190,9 +189,9 @@ struct FaultyConnectionState {
     cut_after: u64,
     moved: u64,
     broken: bool,
-    /// Offset of a byte that becomes another one on the way.
+    /// Offset of a byte that changes on the way.
     wrong: Option<u64>,
-    /// Offset of the first byte that does not come.
+    /// Offset of the first byte that does not arrive.
     stalls: Option<u64>,
 }
 
@@ -212,7 +211,7 @@ impl FaultyConnection {
     }
 }
 
-/// A file that is read over a wire.
+/// A file that is read over a faulty connection.
 #[derive(Debug)]
 struct MemoryDownloadSource(MemorySource, Arc<FaultyConnection>);
 
@@ -245,7 +244,7 @@ impl Source for MemoryDownloadSource {
     }
 }
 
-/// A file that is written over a wire.
+/// A file that is written over a faulty connection.
 #[derive(Debug)]
 struct MemoryUploadSink {
     shelf: Arc<MemoryStore>,
@@ -259,7 +258,7 @@ impl Sink for MemoryUploadSink {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        // As a network would: in small steps, of which the last ones are lost.
+        // In small steps, as from a network, so that a break loses the last ones.
         for (n, step) in buf.chunks(64 << 10).enumerate() {
             self.wire.pass(step.len())?;
             let from = usize::try_from(offset).unwrap_or(usize::MAX);

@@ -74,7 +74,8 @@ impl Storage for StandardStreams {
         let name = "standard input";
         let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
         let stdin = stdin.map_err(|e| local_failure(Path::new(name), e))?;
-        // A redirected file may have been read in part, and whoever has it goes on after this copy.
+        // Sequential: a redirected file may be partly read, and the next reader of the descriptor
+        // continues after this copy.
         Ok(Some(OpenSource {
             source: Arc::new(FileSource::sequential(stdin, name)),
             facts: None,

@@ -48,7 +48,7 @@ async fn an_ftp_server_conforms() {
 async fn a_webdav_server_conforms() {
     let server = webdav::WebDavServer::start();
     conformance::check(&mut *named(&server.url("/")).await, b"/").await;
-    // Below a directory, and without what a server need not tell.
+    // Below a directory, and without optional headers.
     let plain = webdav::WebDavServer::start();
     plain.omit_digests_and_etags();
     let mut storage = named(&plain.url("/")).await;

@@ -1,5 +1,5 @@
-//! The lines of a trace. Times are seconds since the run began, sizes bytes, round trips
-//! microseconds, rates bits per second; docs/buffers.md explains them to users.
+//! The lines of a trace. Units: seconds since the run began, bytes, microseconds for round trips,
+//! bits per second for rates. docs/buffers.md describes them for users.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tune::streams::auto::{self, TransferSetting};
 use super::TraceSample;
 use crate::socket_stats;
 
-/// A transfer at one moment.
+/// One sample of a transfer.
 #[derive(Serialize)]
 pub(super) struct TransferTraceLine<'a> {
     /// `transfer`
@@ -20,58 +20,58 @@ pub(super) struct TransferTraceLine<'a> {
     time: f64,
     /// Source.
     file: &'a str,
-    /// Moved so far.
+    /// Bytes moved so far.
     bytes: u64,
-    /// Since the previous sample.
+    /// Rate since the previous sample.
     bandwidth: f64,
-    /// Largest smoothed round trip.
+    /// Largest smoothed round-trip time of the streams.
     rtt: u32,
     /// Sum of the streams' windows.
     window: u64,
-    /// Largest buffer of a stream in the transfer's direction.
+    /// Largest socket buffer in the direction of the transfer.
     buffer: u64,
-    /// Sum of what the streams' sockets hold.
+    /// Memory held by the streams' sockets.
     memory: u64,
-    /// Buffer that was pinned; null: none was.
+    /// Requested buffer size. Null if none was requested.
     buffer_set: Option<u64>,
-    /// Open now.
+    /// Open streams.
     streams: usize,
-    /// Limiter of the transfer as far as this end's kernel tells.
+    /// Limiter of the transfer according to this end's kernel.
     limiter: &'static str,
 }
 
-/// One stream at one moment.
+/// One sample of a stream.
 #[derive(Serialize)]
 pub(super) struct StreamTraceLine<'a> {
     /// `stream`
     sample: &'static str,
     time: f64,
     file: &'a str,
-    /// The same stream has the same number in all lines.
+    /// Number of the stream, the same in all its lines.
     stream: StreamId,
-    /// Sent and acknowledged, or received.
+    /// Bytes sent and acknowledged, or received.
     bytes: u64,
-    /// The kernel's delivery rate (senders; 0 otherwise).
+    /// Delivery rate as estimated by a sender's kernel. 0 otherwise.
     bandwidth: u64,
     rtt: u32,
     min_rtt: u32,
-    /// A receiver's own estimate, with its queueing; 0: none.
+    /// A receiver's own round-trip estimate, which includes queueing. 0: none.
     receive_rtt: u32,
     /// Congestion window of a sender, announced window of a receiver.
     window: u64,
-    /// Window that the peer offers: at a sender, the receiver's.
+    /// Window offered by the peer. At a sender: the receiver's window.
     peer_window: u32,
-    /// Granted in the stream's direction (twice what was asked for); 0 before bytes moved.
+    /// Granted buffer in the stream's direction (twice the requested size). 0 before bytes moved.
     buffer: u64,
-    /// Granted for each direction.
+    /// Granted buffer for each direction.
     buffer_send: u32,
     buffer_receive: u32,
-    /// Memory that the socket holds: queued to send, received and not read.
+    /// Memory held by the socket: queued to send, received and not read.
     memory: u64,
     in_flight: u64,
     retransmits: u32,
-    /// Microseconds with data outstanding; of that limited by the peer's window, by the send
-    /// buffer.
+    /// Time with data outstanding, and of that the time limited by the peer's window and by the
+    /// send buffer, microseconds.
     busy: u64,
     rwnd_limited: u64,
     sndbuf_limited: u64,
@@ -86,21 +86,21 @@ pub(super) struct BufferDecisionTraceLine<'a> {
     file: &'a str,
     stream: StreamId,
     limiter: &'static str,
-    /// The change; null: none, on purpose.
+    /// The change. Null if none was made deliberately.
     change: Option<String>,
     reason: &'a str,
 }
 
-/// A decision about a transfer's streams: their number, congestion control, pace.
+/// A decision about a transfer's streams: number, congestion control, pacing.
 #[derive(Serialize)]
 pub(super) struct TransferDecisionTraceLine<'a> {
-    /// `decision`; one without `stream`
+    /// `decision`, without a `stream` field
     sample: &'static str,
     time: f64,
     file: &'a str,
     limiter: &'static str,
-    /// `streams 4`, `congestion bbr`, `pace 98.8M` (bits per second over all streams), `pace none`;
-    /// null: nothing, on purpose.
+    /// `streams 4`, `congestion bbr`, `pace 98.8M` (bits per second over all streams), `pace none`.
+    /// Null if no change was made deliberately.
     change: Option<String>,
     reason: &'a str,
 }

@@ -1,5 +1,5 @@
-//! `--trace`: JSON Lines, several times a second one line per stream and one per transfer, and a
-//! line for every decision about buffers and about streams.
+//! `--trace`: JSON Lines, several times a second one line per stream and one per transfer, and one
+//! line for each decision about buffers or streams.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -24,12 +24,12 @@ pub(crate) struct TraceFile {
     out: Mutex<BufWriter<File>>,
 }
 
-/// One transfer at one moment.
+/// One sample of a transfer and its streams.
 #[derive(Debug)]
 pub(crate) struct TraceSample<'a> {
-    /// Since the run began.
+    /// Time since the run began.
     pub(crate) time: Duration,
-    /// Since the previous sample.
+    /// Time since the previous sample.
     pub(crate) since_previous: Duration,
     /// Source.
     pub(crate) file: &'a str,
@@ -37,14 +37,14 @@ pub(crate) struct TraceSample<'a> {
     pub(crate) bytes: u64,
     /// Bytes moved since the previous sample.
     pub(crate) new_bytes: u64,
-    /// Pinned buffer, bytes.
+    /// Requested buffer size, bytes.
     pub(crate) buffer_set: Option<u64>,
-    /// The streams.
+    /// Samples of the streams.
     pub(crate) streams: &'a [StreamSample],
 }
 
 impl TraceFile {
-    /// Creates the file, or empties it when no other run is writing it.
+    /// Creates the file, or truncates it if no other run is writing it.
     pub(crate) fn create(path: &Path) -> Result<Self, CopyFailure> {
         let open = || {
             let mut options = OpenOptions::new();
@@ -54,6 +54,7 @@ impl TraceFile {
                 .truncate(false)
                 .open(path)?;
             if file.metadata()?.is_file() {
+                // Checked before truncating: another run's trace must stay intact.
                 if take_write_lock(&file, WriteLockKind::Exclusive)? == WriteLockStatus::Busy {
                     return Err(io::Error::other("another run is writing this trace"));
                 }
@@ -67,7 +68,7 @@ impl TraceFile {
         })
     }
 
-    /// Writes the lines of one moment. A trace that cannot be written does not stop a transfer.
+    /// Writes the lines of one sample. A write error does not stop a transfer.
     pub(crate) fn write_sample(&self, snapshot: &TraceSample<'_>) {
         let mut out = self.out();
         for sample in snapshot.streams {
@@ -77,7 +78,7 @@ impl TraceFile {
         flush(&mut *out);
     }
 
-    /// Writes what was decided about the buffers of `file` at `time` since the run began.
+    /// Writes a decision about the buffers of `file`, made at `time` since the run began.
     pub(crate) fn write_buffer_decision(
         &self,
         time: Duration,
@@ -92,7 +93,7 @@ impl TraceFile {
         flush(&mut *out);
     }
 
-    /// Writes what was decided about the streams of `file` at `time` since the run began.
+    /// Writes a decision about the streams of `file`, made at `time` since the run began.
     pub(crate) fn write_transfer_decision(
         &self,
         time: Duration,

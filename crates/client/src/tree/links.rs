@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-/// Why a link was left out that nobody asked for.
+/// Reason for skipping a link by default.
 pub(super) const LINK_SKIPPED: &str =
     "symbolic link; --links follow copies what it points to, --links copy the link itself";
 
-/// Why a link was left out that leads to a directory above itself.
+/// Reason for skipping a link to a directory that contains it.
 pub(super) const LINK_LOOP: &str = "symbolic link to a directory that it is in: a loop";
 
-/// Why a link was left out that leads to nothing.
+/// Reason for skipping a link to a missing file.
 pub(super) const DANGLING_LINK: &str = "symbolic link that leads nowhere";
 
-/// The directories from the top of a tree to one in it, by what tells two of them apart: device and
-/// inode here, the `Unique` fact of servers.
+/// The directories from the top of a tree down to one of its directories. They are identified by
+/// device and inode on this machine, and by the `unique` fact of servers (RFC 3659 section 7.5.2).
 #[derive(Debug, Default)]
 pub(super) struct DirectoryChain {
     id: Option<String>,
     parent: Option<Arc<DirectoryChain>>,
-    /// A link was followed without knowing which directory it leads to.
+    /// A link was followed to a directory of unknown identity.
     pub(super) followed_unknown_link: bool,
 }
 
 impl DirectoryChain {
-    /// At the top.
+    /// The chain of the top directory.
     pub(super) fn root(id: Option<String>) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -32,7 +32,7 @@ impl DirectoryChain {
         })
     }
 
-    /// One directory further down; `linked`: by a link.
+    /// The chain of a directory below. `linked`: reached through a link.
     pub(super) fn child(self: &Arc<Self>, id: Option<String>, linked: bool) -> Arc<Self> {
         Arc::new(Self {
             followed_unknown_link: self.followed_unknown_link || (linked && id.is_none()),
@@ -41,7 +41,7 @@ impl DirectoryChain {
         })
     }
 
-    /// Whether the directory is on the way.
+    /// Whether the chain contains the directory.
     pub(super) fn contains(&self, id: &str) -> bool {
         let mut at = Some(self);
         while let Some(trail) = at {
@@ -54,11 +54,12 @@ impl DirectoryChain {
     }
 }
 
-/// The target that a copy of a link in `directory` (relative to the tree's top) must hold, so that it leads to the
-/// same place within the copied tree. `None` where it leads out of the tree, or where that cannot be
-/// known. `top` is where the tree is: an absolute target below it is made relative.
+/// The content of a copied link, so that it leads to the same place in the copied tree. `directory`
+/// is the directory of the link, relative to the tree's top. `None` if the link leads out of the
+/// tree or this cannot be determined. `top` is the path of the tree: an absolute target below it is
+/// made relative.
 ///
-/// `..` is taken at the beginning only: behind a name that may itself be a link, it would lead
+/// `..` is accepted only at the beginning. After a name that may itself be a link, it could lead
 /// anywhere.
 pub(super) fn target_within_tree(top: &[u8], directory: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     let depth = components(directory).count();

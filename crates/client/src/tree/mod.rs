@@ -1,7 +1,7 @@
-//! Directory trees: what is in them, and which names may be used.
+//! Directory trees: their content, and which names are acceptable.
 //!
-//! Names that a server lists are hostile until checked: a name with `/` or a `..` would lead out of
-//! the destination.
+//! Names in a server's listing are untrusted: a name with `/` or a `..` would lead out of the
+//! destination.
 
 use std::sync::Arc;
 
@@ -16,29 +16,29 @@ mod links;
 
 use links::DirectoryChain;
 
-/// Deepest nesting that is walked: a server that follows links may list a loop for ever.
+/// Greatest depth that is walked. A server that follows links may list a loop endlessly.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
+/// Most entries of a tree. A plan holds all of them, about 200 bytes each.
 const MAX_ENTRIES: usize = 5_000_000;
 
-/// A tree's content. Paths are relative to its top, components separated by `/`.
+/// Content of a tree. Paths are relative to its top, with components separated by `/`.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryTree {
     /// Directories below the top, parents first.
     pub(crate) directories: Vec<Vec<u8>>,
     /// Regular files.
     pub(crate) files: Vec<(Vec<u8>, SourceFacts)>,
-    /// Symbolic links to be made, and what they hold: a path within the tree.
+    /// Symbolic links to create, with their content: a path within the tree.
     pub(crate) links: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Not copied, and why: links that nobody asked for or that lead nowhere, pipes, devices.
+    /// Skipped entries with the reason: links, pipes, devices.
     pub(crate) skipped: Vec<(Vec<u8>, String)>,
-    /// Refused or unreadable.
+    /// Entries that were refused or could not be read.
     pub(crate) failed: Vec<(Vec<u8>, CopyFailure)>,
 }
 
-/// Whether one component may be created below a destination: not empty, not `.` or `..`, without
-/// `/` and NUL.
+/// Checks that a name may be created below a destination: not empty, not `.` or `..`, without `/`
+/// and NUL.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
     let refuse = |why: &str| {
         let shown = String::from_utf8_lossy(name);
@@ -56,7 +56,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
     }
 }
 
-/// Whether a name can be sent on an FTP control channel.
+/// Checks that a name can be sent on an FTP control connection.
 pub(crate) fn check_sendable(name: &[u8]) -> Result<(), CopyFailure> {
     if name.iter().any(|b| matches!(b, b'\r' | b'\n')) {
         let shown = String::from_utf8_lossy(name);
@@ -68,7 +68,7 @@ pub(crate) fn check_sendable(name: &[u8]) -> Result<(), CopyFailure> {
     Ok(())
 }
 
-/// `directory/name`, or `name` at the top.
+/// `directory/name`, or `name` if the directory is empty.
 pub(crate) fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() {
         return name.to_vec();
@@ -80,7 +80,7 @@ pub(crate) fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
 /// A directory that is still to be read.
 #[derive(Debug, Clone, Default)]
 struct PendingDirectory {
-    /// Relative to the top.
+    /// Path relative to the top.
     path: Vec<u8>,
     depth: usize,
     ancestors: Arc<DirectoryChain>,
@@ -98,7 +98,7 @@ impl PendingDirectory {
 type PendingDirectories = Vec<PendingDirectory>;
 
 impl DirectoryTree {
-    /// Sorts one listed entry of a directory in that is no link.
+    /// Adds one listed entry that is not a link.
     fn add_entry(
         &mut self,
         branch: &PendingDirectory,
@@ -110,6 +110,7 @@ impl DirectoryTree {
             EntryKind::CurrentDir | EntryKind::ParentDir => {}
             EntryKind::Dir => {
                 let id = entry.unique.clone();
+                // A server may list an ancestor as its own child (bind mounts, followed links).
                 if id.as_ref().is_some_and(|id| branch.ancestors.contains(id)) {
                     self.skipped.push((relative, links::LINK_LOOP.to_owned()));
                 } else {
@@ -125,7 +126,7 @@ impl DirectoryTree {
         }
     }
 
-    /// Whether the tree may be held.
+    /// Checks that the tree is not larger than the limit.
     fn check_size(&self, top: &[u8], most: usize) -> Result<(), CopyFailure> {
         let kinds = [self.directories.len(), self.files.len(), self.skipped.len()];
         if kinds.iter().sum::<usize>() + self.failed.len() <= most {
@@ -161,7 +162,7 @@ impl DirectoryTree {
         });
     }
 
-    /// A followed link to a directory; `id` tells which, if it can be known.
+    /// Adds a followed link to a directory. `id` identifies that directory, if known.
     fn add_linked_directory(
         &mut self,
         relative: Vec<u8>,
@@ -186,7 +187,7 @@ impl DirectoryTree {
         }
     }
 
-    /// A link of the directory `branch` that holds `target`, with `--links copy`.
+    /// Adds a link of `branch` with content `target`, for `--links copy`.
     fn add_copied_link(
         &mut self,
         top: &[u8],
@@ -209,8 +210,8 @@ impl DirectoryTree {
         }
     }
 
-    /// Everything below the directory `top`. A directory that cannot be listed is among the failed; an
-    /// error is returned only when the session is lost or `top` itself fails.
+    /// Reads everything below the directory `top`. Directories that cannot be listed are recorded
+    /// as failed. An error is returned only if the session is lost or `top` itself fails.
     pub(crate) async fn walk(
         storage: &mut dyn Storage,
         top: &[u8],
@@ -218,6 +219,7 @@ impl DirectoryTree {
     ) -> Result<Self, CopyFailure> {
         let mut tree = Self::default();
         let id = match links {
+            // Only needed to detect loops.
             SymlinkPolicy::Follow => storage.stat(top).await?.unique,
             SymlinkPolicy::Copy | SymlinkPolicy::Skip => None,
         };
@@ -240,6 +242,7 @@ impl DirectoryTree {
                     continue;
                 }
             };
+            // Some servers list a name twice; it must not be copied twice.
             listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
             listed.dedup_by(|a, b| a.entry.name == b.entry.name);
             for SymlinkCheckedEntry { entry, .. } in &listed {
@@ -300,10 +303,10 @@ impl DirectoryTree {
     }
 }
 
-/// The tree that is walked.
+/// Parameters of a walk.
 struct TreeWalk<'a> {
     top: &'a [u8],
-    /// Beginning of absolute links into the tree.
+    /// The path with which absolute links into the tree begin.
     resolved_top: Vec<u8>,
     links: SymlinkPolicy,
 }

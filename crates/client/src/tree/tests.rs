@@ -76,7 +76,7 @@ fn a_directory_that_is_its_own_ancestor_is_a_loop() {
     let told = Some("u1".to_owned());
     tree.add_linked_directory(b"l".to_vec(), &top, told, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 2);
-    // Which directory it is, is not told: one such link on the way is the most.
+    // The identity of the directory is unknown: one such link on the path is accepted.
     tree.add_linked_directory(b"m".to_vec(), &top, None, &mut next);
     let once = next.pop().unwrap();
     tree.add_linked_directory(b"m/m".to_vec(), &once, None, &mut next);
@@ -137,7 +137,7 @@ async fn followed_links_give_what_they_point_to_and_loops_end() {
     let tree = walked(dir.path(), SymlinkPolicy::Follow).await;
     let found = names(&tree.files);
     assert!(found.contains(&"file link".to_owned()), "{found:?}");
-    // `loop` and `a/up` lead to the top, which they are in.
+    // `loop` and `a/up` lead to the top, which contains them.
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
     let loops = tree
         .skipped

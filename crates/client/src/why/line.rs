@@ -1,4 +1,4 @@
-//! The line of `--why`.
+//! The text of `--why`.
 
 use tune::diagnosis::LimiterShare;
 use tune::limiter::Limiter;
@@ -7,7 +7,7 @@ use units::show;
 use super::{BatchEvidence, LimiterFinding, ThirdPartyStats};
 
 impl BatchEvidence {
-    /// How fast, over what, limited by what, and what would change that.
+    /// Goodput, streams, limiter, and what would remove the limit.
     pub(crate) fn why_line(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = match (self.evidence.role, self.third_party) {
             (None, Some(between)) => self.describe_third_party(&between, goodput_bps, finding),
@@ -25,7 +25,7 @@ impl BatchEvidence {
         line
     }
 
-    /// Remedy against what limited the batch, by the word of this machine that sent.
+    /// Remedy for the limiter, as reported by the sender.
     fn remedy(&self, finding: LimiterFinding) -> Option<&str> {
         match finding {
             LimiterFinding::Reported(limiter) => self.senders.remedy(limiter),
@@ -117,7 +117,7 @@ pub(super) fn count_streams(n: u64) -> String {
     }
 }
 
-/// Observation of this end.
+/// Describes how much of the time the limiter was active, as measured by this end.
 fn describe_share(judgement: LimiterShare) -> String {
     let percent = (judgement.share * 100.0).round();
     let what = match judgement.limiter {
@@ -135,7 +135,7 @@ fn describe_share(judgement: LimiterShare) -> String {
     format!("{percent}% {what}")
 }
 
-/// Meaning of the sender's word.
+/// Describes a limiter that the sender reported.
 fn describe_limiter(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::StoreRead => "reading the file",

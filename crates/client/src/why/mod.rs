@@ -1,7 +1,7 @@
-//! Why a batch was as fast as it was: what limited it, and one line of plain words.
+//! The limiter of a batch, and one line that explains it in plain words.
 //!
-//! Whoever sends knows most: what it says of its streams counts before what this end, receiving or
-//! looking on, can make of its own figures.
+//! The sender of the data knows most: its report counts before the figures of a receiver or of an
+//! observer.
 
 use std::time::Duration;
 
@@ -16,45 +16,46 @@ mod senders;
 
 use senders::SenderVerdicts;
 
-/// Measurements of the transfers of a batch, summed.
+/// Measurements of the transfers of a batch, added up.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BatchEvidence {
-    /// Evidence of the paths from this end, added up; of no role when all transfers were a third party's.
+    /// Evidence from this end, added up. It has no role if all transfers were third-party
+    /// transfers.
     pub(crate) evidence: Evidence,
-    /// Account of third-party transfers.
+    /// Third-party transfers, added up.
     third_party: Option<ThirdPartyStats>,
-    /// Account of those that sent.
+    /// Reports of the sending ends.
     senders: SenderVerdicts,
-    /// Remarks of hosts on their limits, the last word of each.
+    /// Remarks of hosts on their limits, the last one of each.
     remarks: Vec<HostRemark>,
 }
 
-/// Transfers whose bytes did not pass this machine.
+/// Statistics of transfers whose bytes did not pass through this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ThirdPartyStats {
-    /// Moved, by the servers' word.
+    /// Bytes moved according to the servers.
     pub(crate) bytes: u64,
-    /// From the transfer command to the last reply, summed.
+    /// Time from the transfer command to the last reply, added up.
     pub(crate) elapsed: Duration,
-    /// Most streams that were asked for at once.
+    /// Most streams requested at once.
     pub(crate) streams: u64,
-    /// Markers were to be had (MODE E).
+    /// Markers were available (MODE E).
     pub(crate) markers: bool,
 }
 
-/// Limiter of a batch, and by whose word.
+/// Limiter of a batch, with the origin of the information.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum LimiterFinding {
-    /// This end's figures.
+    /// Derived from this end's measurements.
     Measured(LimiterShare),
-    /// Those that sent.
+    /// Reported by the sending ends.
     Reported(Limiter),
-    /// Nobody said anything, and the bytes did not pass here.
+    /// Nothing was reported, and the bytes did not pass through this machine.
     BetweenServers,
 }
 
 impl LimiterFinding {
-    /// The short answer: a limiter's name, or where it must be.
+    /// Name of the limiter, or where the limit must be.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Measured(judgement) => judgement.limiter.name(),
@@ -74,8 +75,8 @@ impl BatchEvidence {
         all.markers |= one.markers;
     }
 
-    /// Takes what hosts said of a transfer that took `elapsed`: the last word of each about its limits,
-    /// and every verdict.
+    /// Adds the remarks of hosts on a transfer that took `elapsed`: the last text of each host, and
+    /// every limiter report.
     pub(crate) fn add_remarks(&mut self, remarks: Vec<HostRemark>, elapsed: Duration) {
         for remark in remarks {
             if let Some(verdict) = &remark.verdict {
@@ -96,7 +97,7 @@ impl BatchEvidence {
         }
     }
 
-    /// Limiter of the transfers. `rate` is the limit of one transfer, bytes per second.
+    /// Limiter of the transfers. `rate` is the rate limit of one transfer, bytes per second.
     pub(crate) fn limiter_finding(&self, rate: Option<u64>) -> LimiterFinding {
         let told = self.senders.limiter();
         let Some(role) = self.evidence.role else {
@@ -108,6 +109,8 @@ impl BatchEvidence {
         };
         let seen = dominant_limiter(&Evidence {
             rate_limit: rate,
+            // The batch's rate limit is known here only; the transfers' own evidence does not
+            // include it.
             ..self.evidence.clone()
         });
         match told {
@@ -124,8 +127,8 @@ const UNKNOWN: LimiterShare = LimiterShare {
     share: 0.0,
 };
 
-/// Whether this end's figures explain more than the sender's word: they agree, or the sender was kept
-/// waiting by what only this end can see.
+/// Whether this end's figures explain more than the sender's report: both agree, or the sender
+/// waited for something that only this end can observe.
 fn own_figures_explain_more(role: Role, seen: Limiter, told: Limiter) -> bool {
     if seen == told || seen == Limiter::RateLimit {
         return true;

@@ -1,4 +1,4 @@
-//! Word of those that sent on the limits of their streams.
+//! Limiter reports of the sending ends.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use tune::streams::auto::LimiterVerdict;
 
 use super::line::count_streams;
 
-/// The verdicts on the transfers of a batch.
+/// Limiter reports on the transfers of a batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SenderVerdicts {
     limits: Vec<LimiterTime>,
     /// Most streams at the end of a transfer.
     streams: u32,
-    /// Congestion control at the end of the last transfer that tells it.
+    /// Congestion control at the end of the last transfer that reported it.
     congestion: String,
 }
 
-/// Account of one limiter.
+/// Totals of one limiter.
 #[derive(Debug, Clone)]
 struct LimiterTime {
     limiter: Limiter,
-    /// Time of the transfers that it limited.
+    /// Total time of the transfers with this limiter.
     time: Duration,
-    /// The remedy, by the last word.
+    /// The last reported remedy.
     remedy: Option<String>,
 }
 
 impl SenderVerdicts {
-    /// Adds the verdict on a transfer that took `elapsed`.
+    /// Adds the report on a transfer that took `elapsed`.
     pub(super) fn add(&mut self, verdict: &LimiterVerdict, elapsed: Duration) {
         self.streams = self.streams.max(verdict.streams);
         if !verdict.congestion_control.is_empty() {
@@ -51,25 +51,25 @@ impl SenderVerdicts {
         self.limits.push(limit);
     }
 
-    /// A transfer was sent with this congestion control at its end.
+    /// Records the congestion control that a transfer used at its end.
     pub(super) fn set_congestion(&mut self, congestion: String) {
         self.congestion = congestion;
     }
 
-    /// Limiter for most of the time; `None`: nobody knows.
+    /// The limiter that was reported for the longest time. `None`: unknown.
     pub(super) fn limiter(&self) -> Option<Limiter> {
         let known = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
         known.max_by_key(|l| l.time).map(|l| l.limiter)
     }
 
-    /// The remedy against it.
+    /// The remedy for a limiter.
     pub(super) fn remedy(&self, limiter: Limiter) -> Option<&str> {
         let limit = self.limits.iter().find(|l| l.limiter == limiter)?;
         limit.remedy.as_deref()
     }
 
-    /// Difference at the end from `most` streams, and the congestion control, to follow their number
-    /// in a line: `, 2 at the end (bbr)`; may be empty.
+    /// Text to follow the number `most` of streams: their number at the end if it differs, and the
+    /// congestion control, as in `, 2 at the end (bbr)`. May be empty.
     pub(super) fn final_streams_text(&self, most: u64) -> String {
         let mut text = String::new();
         if self.streams > 0 && u64::from(self.streams) != most {

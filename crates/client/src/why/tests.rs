@@ -79,7 +79,7 @@ fn each_hosts_last_word_is_in_the_line() {
     );
 }
 
-/// A sender's word on a transfer of ten seconds.
+/// Adds the sender's report on a transfer of ten seconds.
 fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remedy: Option<&str>) {
     let remark = HostRemark {
         host: host.map(str::to_owned),
@@ -94,7 +94,7 @@ fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remed
     account.add_remarks(vec![remark], Duration::from_secs(10));
 }
 
-/// A get of ten seconds whose threads spent so much of them in the store and in the socket.
+/// A get of ten seconds whose threads spent so many seconds in the store and in the socket.
 fn received(store: u64, wire: u64) -> BatchEvidence {
     let mut account = BatchEvidence::default();
     account.add_transfer(&Evidence {

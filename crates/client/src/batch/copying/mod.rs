@@ -1,7 +1,8 @@
-//! One file from wherever it is to wherever it goes: the one way for a copy.
+//! The copy engine: one file from any storage to any storage.
 //!
-//! An attempt compares what is there, moves what is missing, verifies it and puts it in place. The ends
-//! differ in what they can do ([`crate::storage::contract`]) and in whether this process has them open.
+//! An attempt compares what the destination holds, moves what is missing, verifies the copy and
+//! renames it to its final name. The ends differ in their capabilities
+//! ([`crate::storage::contract`]) and in whether this process has them open.
 
 use std::fs;
 
@@ -25,7 +26,7 @@ use crate::verify::{CONCURRENT_FROM, ChecksumAbility, Verification, choose_verif
 mod moving;
 mod verification;
 
-/// A copy of one file: everything that lasts over its attempts.
+/// The copy of one file: state that lasts over its attempts.
 pub(super) struct FileCopy<'a> {
     ctx: &'a BatchContext,
     item: &'a PlannedFile,
@@ -33,32 +34,33 @@ pub(super) struct FileCopy<'a> {
     from: StorageId,
     to: StorageId,
     state: Option<CopyState<'a>>,
-    /// The same in all attempts.
+    /// Chosen once, for all attempts.
     stream_plan: Option<StreamPlan>,
-    /// Something was read from a pipe: it cannot be read again.
+    /// Bytes were read from a pipe, which cannot be read again.
     pipe_consumed: bool,
 }
 
-/// Facts that hold from the first attempt on.
+/// State of a copy from its first attempt on.
 struct CopyState<'a> {
-    /// The source, where this process has it open.
+    /// The source, if this process has it open.
     source: Option<OpenSource>,
-    /// Of the source.
+    /// Facts of the source.
     facts: SourceFacts,
     range: CopyRange,
     destination: CopyDestination<'a>,
-    /// The source's sum is that of the bytes which pass this machine: nothing else tells it.
+    /// The checksum of the source is computed from the bytes that pass through this machine,
+    /// because the source storage cannot provide it.
     checksums_passing_bytes: bool,
 }
 
-/// The sessions of an attempt.
+/// The storage sessions of one attempt.
 struct StorageSessions {
     from: Box<dyn Storage>,
     to: Box<dyn Storage>,
 }
 
 impl CopyState<'_> {
-    /// The bytes pass this machine, and the end that they come from is open here.
+    /// Whether the source is open in this process, so that the bytes pass through this machine.
     fn source_is_local(&self) -> bool {
         self.source.is_some()
     }
@@ -67,19 +69,19 @@ impl CopyState<'_> {
         matches!(self.destination, CopyDestination::Storage(_))
     }
 
-    /// A pipe gives its bytes once.
+    /// Whether the source is a pipe, which can be read only once.
     fn is_pipe(&self) -> bool {
         self.source
             .as_ref()
             .is_some_and(|opened| opened.facts.is_none())
     }
 
-    /// One end must be read or written in order.
+    /// Whether one end must be read or written in order.
     fn is_sequential(&self) -> bool {
         self.is_pipe() || !self.destination.is_seekable()
     }
 
-    /// Both ends, of which such checksums can be had.
+    /// The checksums that each end can provide.
     fn checksum_abilities<'s>(
         &self,
         source: &'s AvailableChecksums,
@@ -97,7 +99,7 @@ impl CopyState<'_> {
         ]
     }
 
-    /// The source as something that can be summed.
+    /// The source as an endpoint whose bytes can be checksummed.
     fn source_endpoint<'e>(
         &self,
         from: &'e mut dyn Storage,
@@ -116,7 +118,7 @@ impl CopyState<'_> {
 }
 
 impl<'a> FileCopy<'a> {
-    /// Nothing done yet.
+    /// A copy that has not started.
     pub(super) fn new(ctx: &'a BatchContext, item: &'a PlannedFile, meter: &'a FileMeter) -> Self {
         Self {
             ctx,
@@ -130,8 +132,8 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// One attempt: from connecting to putting the verified file in place. Goes on from what earlier
-    /// attempts made safe.
+    /// One attempt: from connecting to the rename of the verified file. Continues after the bytes
+    /// that earlier attempts made safe.
     pub(super) async fn attempt(&mut self) -> Result<FileOutcome, CopyFailure> {
         let mut begun = match self.state.take() {
             Some(begun) => begun,
@@ -142,7 +144,7 @@ impl<'a> FileCopy<'a> {
         result
     }
 
-    /// Opens what can be opened here; a part beyond the source's end is an error.
+    /// Opens the ends that this process can open. A part beyond the source's end is an error.
     async fn start(&self) -> Result<CopyState<'a>, CopyFailure> {
         let (ctx, item) = (self.ctx, self.item);
         let mut source = None;
@@ -190,15 +192,17 @@ impl<'a> FileCopy<'a> {
         &mut self,
         begun: &mut CopyState<'a>,
     ) -> Result<FileOutcome, CopyFailure> {
-        // Before a server is troubled.
+        // The lock comes first: a destination that is busy costs no server a login.
         begun.destination.lock(self.ctx, self.item)?;
         let pool = &self.ctx.pool;
+        // Both logins at the same time: each takes several round trips.
         let (from, to) = tokio::try_join!(pool.acquire(&self.from), pool.acquire(&self.to))?;
         let mut sessions = StorageSessions { from, to };
         let result = self.copy_over_sessions(begun, &mut sessions).await;
         let result = result.map_err(|failure| begun.destination.explain_failure(failure));
         let StorageSessions { from, to } = sessions;
-        // A refusal is one server's, but what another one was told is not undone: both start anew.
+        // After a failure between two servers, one of them may still execute its half of the
+        // transfer. Neither session can be reused.
         if result.is_ok() || !(self.from.is_server() && self.to.is_server()) {
             self.ctx.return_session(&self.from, from, &result);
             self.ctx.return_session(&self.to, to, &result);
@@ -225,6 +229,7 @@ impl<'a> FileCopy<'a> {
         loop {
             self.prepare(begun, sessions, (check, &source_sums)).await?;
             let moved = self.transfer(begun, sessions, check).await?;
+            // Some transfers leave their session unusable; the verification needs a new one.
             if !sessions.from.is_usable() {
                 sessions.from = self.ctx.pool.acquire(&self.from).await?;
             }
@@ -248,7 +253,7 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// The check that both ends can make.
+    /// Chooses the verification that both ends support.
     async fn choose_verification(
         &self,
         begun: &mut CopyState<'_>,
@@ -261,7 +266,8 @@ impl<'a> FileCopy<'a> {
             .await?;
         let wish = self.ctx.options.verify;
         let mut check = choose_verification(wish, &begun.checksum_abilities(source, &copy));
-        // The source tells no sum that the copy has: what passes here has to stand for it.
+        // The source storage has no checksum in common with the destination. Bytes that pass
+        // through this machine can be checksummed here instead.
         let relayed = !begun.source_is_local()
             && begun.destination_is_storage()
             && !self.is_third_party(sessions);
@@ -272,7 +278,8 @@ impl<'a> FileCopy<'a> {
                 &begun.checksum_abilities(&AvailableChecksums::all(), &copy),
             );
         }
-        // A pipe cannot be read again, and the sum of what went into it is the source's own.
+        // A pipe cannot be read again, and the checksum of the bytes written to it would equal the
+        // source's by construction.
         let nothing_to_compare = begun.source_is_local() && begun.destination.is_unreadable();
         Ok(match check? {
             Verification::Checksum {
@@ -282,13 +289,15 @@ impl<'a> FileCopy<'a> {
         })
     }
 
-    /// Both ends move the file between them, and nothing passes here.
+    /// Whether both storages move the file between themselves, so that no bytes pass through this
+    /// machine.
     fn is_third_party(&self, sessions: &StorageSessions) -> bool {
         let from = sessions.from.capabilities().third_party;
         from.is_some() && from == sessions.to.capabilities().third_party
     }
 
-    /// Names the comparison made if `--resume` finds the destination whole.
+    /// Checks with `--resume` whether the destination is already complete. Returns the name of the
+    /// comparison that proved it.
     async fn find_in_place(
         &self,
         begun: &CopyState<'a>,
@@ -354,7 +363,7 @@ impl<'a> FileCopy<'a> {
             in_order: lanes.in_order,
         };
         if let CopyDestination::Storage(upload) = &mut begun.destination {
-            // What is relayed comes in order from its first byte.
+            // A relayed file is always sent from its first byte.
             upload.set_can_resume(!relayed && sessions.to.capabilities().resumes_uploads);
         }
         let path = self.item.source.path();
@@ -378,7 +387,7 @@ impl<'a> FileCopy<'a> {
             .await
     }
 
-    /// The source's identity, whatever the directory the command runs in.
+    /// Identifies the source independently of the current directory.
     fn source_identity(&self, begun: &CopyState<'_>) -> String {
         match &self.item.source {
             Location::Local(path) if begun.source_is_local() => {
@@ -389,8 +398,9 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// A large file may have changed while it moved; a small one's sum, asked for afterwards, has told
-    /// already. A file of this machine is looked at without a round trip.
+    /// Whether the source's facts are read again after the transfer. A large file may have changed
+    /// while it moved; the checksum of a small one, requested afterwards, would have shown it.
+    /// Local files are always checked, because that costs no round trip.
     fn rechecks_source(&self, begun: &CopyState<'_>, check: Verification) -> bool {
         if begun.source_is_local() {
             return !begun.is_pipe() && self.from == StorageId::LocalFiles;
@@ -399,7 +409,7 @@ impl<'a> FileCopy<'a> {
         check != Verification::ByteCount && large && begun.facts.size.is_some()
     }
 
-    /// The source must be now what it was when the copy began.
+    /// Fails when the source changed since the copy began.
     async fn check_source(
         &self,
         begun: &CopyState<'_>,
@@ -420,21 +430,21 @@ impl<'a> FileCopy<'a> {
         check_source_unchanged(source, begun.facts, &now)
     }
 
-    /// Gives up what was resumed from an earlier run; `false` when nothing was.
+    /// Discards what was resumed from an earlier run. Returns `false` when nothing was resumed.
     pub(super) fn discard_resumed(&mut self) -> bool {
         self.state
             .as_mut()
             .is_some_and(|begun| begun.destination.discard_resumed())
     }
 
-    /// Whether the last attempt's bytes have to be moved again, so that it was no progress.
+    /// Whether the bytes of the last attempt must be moved again, so that it made no progress.
     pub(super) fn attempt_was_wasted(&self) -> bool {
         self.state
             .as_ref()
             .is_some_and(|begun| begun.destination.attempt_was_wasted())
     }
 
-    /// Whether what was read from the source can be read again.
+    /// Whether the source can be read again.
     pub(super) fn is_repeatable(&self) -> bool {
         !self.pipe_consumed
     }

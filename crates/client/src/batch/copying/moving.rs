@@ -1,4 +1,4 @@
-//! The bytes of an attempt, by the way that the ends leave open.
+//! Moves the bytes of an attempt, by the method that the capabilities of both ends allow.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,28 +26,28 @@ use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Verification};
 use crate::why;
 
-/// How the bytes go.
+/// How the bytes are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MoveMethod {
-    /// From an open file to an open file.
+    /// From an open file to an open file, on this machine.
     Local,
     /// From a storage into an open file.
     Fetch,
     /// From an open file to a storage.
     Store,
-    /// From a storage to a storage, by their own doing.
+    /// From storage to storage directly (FTP third-party transfer).
     ThirdParty,
-    /// From a storage to a storage, by way of this machine.
+    /// From storage to storage, through this machine.
     Relay,
 }
 
-/// Result of one transfer.
+/// Result of moving the bytes.
 #[derive(Debug, Default)]
 pub(super) struct MoveResult {
-    /// This end's report; `None` when all was there already.
+    /// This end's report. `None` when nothing had to be moved.
     pub(super) report: Option<TransferReport>,
     pub(super) measured: Option<TransferMeasurement>,
-    /// The file's sum at its source, if it came in time.
+    /// Checksum of the file at its source, if it was requested and arrived during the transfer.
     pub(super) source_checksum: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// Moves what is missing.
+    /// Moves the missing bytes.
     pub(super) async fn transfer(
         &mut self,
         begun: &mut CopyState<'a>,
@@ -73,6 +73,7 @@ impl<'a> FileCopy<'a> {
             return Ok(MoveResult::default());
         }
         let way = self.move_method(begun, sessions);
+        // A new control block for each attempt: it counts this attempt's bytes and cancels it.
         let control = Arc::new(TransferControl::new());
         let spec = self.transfer_spec(begun, sessions, (way, check));
         let early = check.algorithm().filter(|_| {
@@ -92,6 +93,8 @@ impl<'a> FileCopy<'a> {
         let started = Instant::now();
         let moving = self.run_transfer(begun, sessions, (way, &spec, &control));
         let result = run_with_side_task(moving, early).await;
+        // The server refused STOR before data was accepted: bytes in the socket buffer were never
+        // stored.
         if way == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
             self.meter.discard_attempt();
         }
@@ -129,7 +132,7 @@ impl<'a> FileCopy<'a> {
         })
     }
 
-    /// Moves the bytes, and keeps the journal meanwhile. Dropping the future stops it all.
+    /// Moves the bytes and writes the journal meanwhile. Dropping the future stops both.
     async fn run_transfer(
         &self,
         begun: &mut CopyState<'a>,
@@ -170,6 +173,8 @@ impl<'a> FileCopy<'a> {
                     let passing = from.transfer_to(path, &mut **to, &store_path, spec, &progress);
                     let silent = in_order.then_some((&store_path, before));
                     tokio::select! {
+                        // The transfer's own end takes precedence over a stall that is detected in
+                        // the same poll.
                         biased;
                         ended = passing => ended,
                         stalled = self.detect_stall(silent, size) => Err(stalled),
@@ -204,7 +209,8 @@ impl<'a> FileCopy<'a> {
         spec
     }
 
-    /// Has both ends asked ahead what will be asked of them when the bytes are there.
+    /// Queues the queries that will follow the transfer, so that a session that pipelines can send
+    /// them ahead.
     fn queue_follow_ups(
         &self,
         begun: &CopyState<'_>,
@@ -241,7 +247,7 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// Whether the source is to sum while the bytes move.
+    /// Whether the source computes its checksum while the bytes move.
     fn checksums_source_early(
         &self,
         begun: &CopyState<'_>,
@@ -255,8 +261,8 @@ impl<'a> FileCopy<'a> {
         begun.range.size.is_some_and(|size| size >= worth)
     }
 
-    /// The source's sum, asked for over a second session while the bytes move. `None` when that
-    /// was not wanted or does not work: then it is asked for afterwards.
+    /// Requests the source's checksum over a second session while the bytes move. `None` when that
+    /// was not wanted or failed; the checksum is then requested afterwards.
     fn request_source_checksum(
         &self,
         begun: &CopyState<'_>,
@@ -276,7 +282,7 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// Shows the attempt in the totals.
+    /// Registers the attempt with the progress totals.
     fn register_progress(
         &self,
         begun: &mut CopyState<'_>,
@@ -286,7 +292,7 @@ impl<'a> FileCopy<'a> {
         let in_order = self.stream_plan.unwrap_or_default().in_order;
         let have = begun.destination.safe_ranges().byte_count();
         let shown = match way {
-            // A storage that tells nothing until the end.
+            // The storage reports nothing until the transfer ends.
             MoveMethod::Store if in_order || !markers => SafeByteCount::acknowledged(control, have),
             _ => {
                 let (_, state) = begun.destination.journal_and_progress(control);
@@ -296,9 +302,9 @@ impl<'a> FileCopy<'a> {
         self.meter.begin_attempt(Arc::clone(control), shown);
     }
 
-    /// The failure of a silent transfer between two storages (`asked`: where the bytes are stored, so many
-    /// of them having been there) that stands still; never anything else. Another session asks for the
-    /// length.
+    /// Completes with a failure when a third-party transfer in MODE S stalls, and otherwise never.
+    /// In MODE S neither server reports progress, so a session of its own asks for the length of
+    /// the file. `watched`: the path and the bytes that it held before.
     fn detect_stall(
         &self,
         asked: Option<(&Vec<u8>, u64)>,
@@ -317,7 +323,8 @@ impl<'a> FileCopy<'a> {
                 tokio::time::sleep(growth.poll_interval()).await;
                 let length = remote_length(&pool, &id, &mut session, &path).await;
                 let Some(length) = length else {
-                    // A server that cannot be asked: the transfer's own end has to tell.
+                    // The length is unavailable. The end of the transfer itself will show what
+                    // happened.
                     return std::future::pending().await;
                 };
                 match growth.observe(length, Instant::now()) {
@@ -336,7 +343,7 @@ impl<'a> FileCopy<'a> {
     }
 }
 
-/// Length of a file, over a session that is opened for it.
+/// Length of a remote file, over a session that is opened on first use.
 async fn remote_length(
     pool: &StorageSessionPool,
     id: &StorageId,
@@ -349,7 +356,7 @@ async fn remote_length(
     session.as_mut()?.stat(path).await.ok()?.size
 }
 
-/// Measurements that are told at the end; nothing of what stayed within this machine.
+/// Measurements for the summary. Copies within this machine have none.
 fn measurement_of(
     way: MoveMethod,
     attempt: TransferAttempt,

@@ -1,4 +1,4 @@
-//! The comparison of a copy with its source.
+//! Comparison of a copy with its source.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use crate::verify::{
 };
 use crate::{CopyFailure, Exit, VerifyMode};
 
-/// The label of a copy that shares its source's blocks.
+/// Verification label of a copy that shares its source's blocks (FICLONE).
 const REFLINK_LABEL: &str = "reflink";
 
 impl FileCopy<'_> {
-    /// Compares both ends; says what was compared. `sums` can be had of the source.
+    /// Compares both ends and returns the label of the comparison. `checksums` are those that the
+    /// source can provide.
     pub(super) async fn verify(
         &self,
         begun: &CopyState<'_>,
@@ -43,8 +44,8 @@ impl FileCopy<'_> {
         if report.is_some_and(|report| report.shares_blocks) && !check.is_required() {
             return Ok(REFLINK_LABEL.to_owned());
         }
-        // The bytes that passed are the source's where it was read here, or where it cannot tell the sum;
-        // the copy's where they were stored here.
+        // The checksum of the bytes that passed through this machine is the source's if they were
+        // read here or the source cannot provide one. It is the copy's if they were stored here.
         let passed = report.and_then(|report| report.checksum.clone());
         let known = match (begun.source_is_local(), begun.destination_is_storage()) {
             (true, _) => (passed.clone(), None),
@@ -54,14 +55,15 @@ impl FileCopy<'_> {
             ),
             (false, false) => (moved.source_checksum.clone(), passed.clone()),
         };
-        // A source that cannot sum this file after all.
+        // Used if the source turns out to be unable to checksum this file.
         let instead = passed.filter(|_| begun.destination_is_storage());
         let asked = (check, algorithm, instead);
         self.verify_by_checksum(begun, sessions, asked, known, moved)
             .await
     }
 
-    /// The check by a sum that the storage tells of the copy only now that it is there.
+    /// The verification by a checksum that the storage provides only after the copy is stored (for
+    /// example a Repr-Digest header, RFC 9530).
     async fn checksum_available_now(
         &self,
         begun: &CopyState<'_>,
@@ -78,7 +80,7 @@ impl FileCopy<'_> {
         choose_verification(VerifyMode::Auto, &begun.checksum_abilities(sums, &copy)).map(Some)
     }
 
-    /// Compares sums; what is known of those of the source and the copy is not asked for.
+    /// Compares checksums. Those that are known already are not requested.
     async fn verify_by_checksum(
         &self,
         begun: &CopyState<'_>,
@@ -129,7 +131,7 @@ impl FileCopy<'_> {
         Ok(check.size_label(told))
     }
 
-    /// The sum of what is copied, at the source. The outer failure is this machine's.
+    /// Checksum of the copied part at the source. The outer error is a failure of this machine.
     async fn source_checksum(
         &self,
         begun: &CopyState<'_>,
@@ -155,7 +157,7 @@ impl FileCopy<'_> {
             .map(Ok)
     }
 
-    /// The copy's sum: as computed on the way, else of what is stored.
+    /// Checksum of the copy: as computed during the transfer, otherwise of the stored bytes.
     async fn copy_checksum(
         &self,
         begun: &CopyState<'_>,

@@ -1,8 +1,8 @@
-//! Files of a plan that would be in each other's way: two sources for one destination, a destination
-//! that is the partial file or journal of another item, a destination that is another item's source.
+//! Conflicts between the files of a plan: two sources for one destination, a destination that is
+//! the partial file or journal of another file, a destination that is also a source.
 //!
-//! Places are compared as they are on disk: local directories by their canonical path, links to files
-//! followed; remote ones by server, account and path.
+//! Paths are compared as they are on disk: local directories by their canonical path with links to
+//! files followed, remote paths by server, account and path.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::location::{Location, Server};
 use crate::partial::companion_names;
 use crate::{CopyFailure, Exit};
 
-/// Nothing, or which two are in each other's way.
+/// Refuses a plan with a conflict. The message names both files.
 pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
     let mut places = PathKeyTable::default();
@@ -42,6 +42,8 @@ pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
         if let Some(other) = read.get(&place).filter(|other| **other != n) {
             return Err(overwritten_source_failure(item, &items[*other]));
         }
+        // Names beside a destination are taken too: its partial file, its journal, and the
+        // journal's temporary file.
         for name in companion_names(&place.name) {
             let beside = PathKey { name, ..place };
             if let Some(other) = written.get(&beside) {
@@ -63,7 +65,8 @@ pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     Ok(())
 }
 
-/// The sources that are at the same end as their destinations, so that one may be written over.
+/// The sources that are on the same machine as their destinations, so that one copy could overwrite
+/// another's source.
 fn sources_beside_destinations(
     places: &mut PathKeyTable,
     items: &[PlannedFile],
@@ -115,7 +118,7 @@ fn overwritten_source_failure(item: &PlannedFile, other: &PlannedFile) -> CopyFa
     ))
 }
 
-/// `place` is named by another item.
+/// `taken` is a name that the copy of `file` needs for its partial file or journal.
 fn partial_name_taken_failure(item: &PlannedFile, place: &str) -> CopyFailure {
     usage_failure(format!(
         "{place} is the name under which the copy of {} is kept until it is whole: copy them one at a \
@@ -124,24 +127,24 @@ fn partial_name_taken_failure(item: &PlannedFile, place: &str) -> CopyFailure {
     ))
 }
 
-/// A name in a directory.
+/// A name in a directory, comparable between files of the plan.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PathKey {
-    /// Number of the directory in [`PathKeyTable`].
+    /// Index of the directory in [`PathKeyTable`].
     directory: usize,
     name: Vec<u8>,
 }
 
-/// The directories that were met.
+/// The directories seen so far.
 #[derive(Default)]
 struct PathKeyTable {
     numbers: HashMap<Vec<u8>, usize>,
-    /// Local directories as written, with what they are.
+    /// Local directories as written, with their canonical paths.
     canonical: HashMap<PathBuf, PathBuf>,
 }
 
 impl PathKeyTable {
-    /// `None` for what has no name: pipes, roots.
+    /// The key of a location. `None` for pipes and roots, which have no name.
     fn key_of(&mut self, at: &Location) -> Option<PathKey> {
         match at {
             Location::StandardStreams => None,
@@ -165,7 +168,7 @@ impl PathKeyTable {
         let path = target.as_deref().unwrap_or(path);
         let name = match path.file_name() {
             Some(name) => name.as_bytes().to_vec(),
-            // `.` and `..` have names elsewhere.
+            // `.` and `..` have a name in their parent directory.
             None => return self.local_key(&fs::canonicalize(path).ok().filter(|p| p != path)?),
         };
         let parent = path.parent().unwrap_or(Path::new(""));
@@ -187,7 +190,7 @@ impl PathKeyTable {
     }
 }
 
-/// A directory that may not exist yet, as it is or will be.
+/// Canonical path of a directory, part of which may not exist yet.
 fn canonical(directory: &Path) -> PathBuf {
     let mut missing = Vec::new();
     let mut there = directory;
@@ -210,7 +213,7 @@ fn canonical(directory: &Path) -> PathBuf {
     }
 }
 
-/// Server and account, with an end that no path has.
+/// Key of server and account. NUL separates the parts, because no path contains it.
 fn account_key(server: &Server) -> String {
     let host = server.host.to_ascii_lowercase();
     format!(

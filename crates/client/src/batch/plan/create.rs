@@ -1,4 +1,4 @@
-//! Directories and symbolic links that a plan makes at its destination.
+//! Creates the directories and symbolic links of a plan at the destination.
 
 use super::PlannedLink;
 use super::paths::trim_trailing_slashes;
@@ -7,7 +7,7 @@ use crate::location::Location;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
-/// Makes a directory of the plan; one that exists is fine.
+/// Creates a directory of the plan. An existing one is accepted.
 pub(crate) async fn make_directory(ctx: &BatchContext, at: &Location) -> Result<(), CopyFailure> {
     let id = at.storage_id();
     let mut session = ctx.session(&id).await?;
@@ -16,7 +16,7 @@ pub(crate) async fn make_directory(ctx: &BatchContext, at: &Location) -> Result<
     Ok(())
 }
 
-/// Makes a directory, and when that fails for want of a parent, the parents first.
+/// Creates a directory. If a parent is missing, creates the parents first.
 pub(crate) async fn make_with_parents(
     storage: &mut dyn Storage,
     path: &[u8],
@@ -30,7 +30,7 @@ pub(crate) async fn make_with_parents(
     }
     let mut reason = failure;
     for (end, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
-        // A parent that exists but may not be made is fine; the last one tells the truth.
+        // A parent that exists may refuse to be created. The last directory decides.
         match storage.make_dir(&path[..end]).await {
             Err(failure) if failure.transient => return Err(failure),
             Err(failure) if failure.exit != Exit::NotFound => reason = failure,
@@ -47,8 +47,8 @@ pub(crate) async fn make_with_parents(
         })
 }
 
-/// Makes one link; a link that is there already is replaced. `Ok(Some(why))` when the destination has no
-/// links.
+/// Creates one link, replacing an existing link. Returns `Some(reason)` if the destination does not
+/// support links.
 pub(crate) async fn make_link(
     ctx: &BatchContext,
     link: &PlannedLink,
@@ -61,7 +61,7 @@ pub(crate) async fn make_link(
     Ok((!made).then(|| format!("{id} makes no symbolic links")))
 }
 
-/// The path that `target` in the link `link` leads to, `..` taken by the text.
+/// The path that `target` of the link `link` leads to. `..` is resolved textually.
 fn resolve_link_target(link: &[u8], target: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = link
         .split(|b| *b == b'/')

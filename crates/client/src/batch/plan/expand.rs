@@ -1,4 +1,4 @@
-//! Sources: patterns, and what each source is.
+//! Expands source arguments: resolves patterns and finds out what each source is.
 
 use proto::listing::{EntryKind, ListedEntry};
 use proto::pattern::{GlobPattern, has_wildcard};
@@ -19,7 +19,8 @@ pub(super) struct FoundSource {
     pub(super) facts: SourceFacts,
 }
 
-/// Whether an entry is a directory, whatever the listing calls it.
+/// Whether an entry is a directory, under any of the types that a listing uses (RFC 3659 section
+/// 7.5.1).
 pub(super) fn is_directory(entry: &ListedEntry) -> bool {
     matches!(
         entry.kind,
@@ -27,7 +28,7 @@ pub(super) fn is_directory(entry: &ListedEntry) -> bool {
     )
 }
 
-/// Files and directories that a source argument stands for; at least one.
+/// Files and directories that a source argument stands for. At least one.
 pub(super) async fn expand_source(
     ctx: &BatchContext,
     source: &Location,
@@ -56,7 +57,7 @@ pub(super) async fn expand_source(
     found
 }
 
-/// The pattern in the last component, if there is one.
+/// The pattern in the last component, if any.
 fn pattern_of(location: &Location) -> Option<GlobPattern> {
     let name = last_component(location)?;
     has_wildcard(&name).then(|| GlobPattern::new(&name))
@@ -75,13 +76,14 @@ async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSo
     })
 }
 
-/// The shell has expanded the patterns of local paths already; this is for callers without one, and for
-/// servers. A file that has the pattern as its name is what was meant.
+/// Expands a pattern. The shell has already expanded patterns of local paths; this is for remote
+/// paths and for callers without a shell. A file whose name equals the pattern takes precedence.
 async fn expand_pattern(
     storage: &mut dyn Storage,
     source: &Location,
     pattern: &GlobPattern,
 ) -> Result<Vec<FoundSource>, CopyFailure> {
+    // Only where a lookup costs no round trip: a file may be named like the pattern.
     if storage.capabilities().rtt.is_zero()
         && let Ok(found) = stat_source(storage, source).await
     {
@@ -102,7 +104,7 @@ async fn expand_pattern(
     } else {
         entries.retain(|e| pattern.matches(&e.name));
     }
-    // What is named is followed, as a shell's arguments are.
+    // Links that are named or matched are followed, as a shell's arguments are.
     for entry in entries.iter_mut().filter(|e| e.kind == EntryKind::SymLink) {
         let name = std::mem::take(&mut entry.name);
         match storage.stat(&join_path(parent, &name)).await {

@@ -1,14 +1,13 @@
-//! From arguments to a list of files: what goes where, with the rules of cp(1).
+//! Turns arguments into a list of files with their destinations, by the rules of cp(1).
 //!
-//! - An existing directory as destination, or a name that ends in `/`, takes the sources under
-//!   their own names; several sources need that.
-//! - A directory needs `-r`; it becomes `DESTINATION/NAME` when the destination exists and
-//!   `DESTINATION` when not.
-//! - A pattern in the last component of a source stands for what it matches.
+//! - If the destination is an existing directory, or ends in `/`, the sources keep their names
+//!   below it. Several sources require this.
+//! - A directory requires `-r`. It becomes `DESTINATION/NAME` if the destination exists, otherwise
+//!   `DESTINATION`.
+//! - A pattern in the last component of a source stands for all matching names.
 //!
-//! Unfinished files of earlier copies (and their journals) that a tree or a pattern brings are left
-//! out; one that is named itself is copied. Files that would be in each other's way refuse the whole
-//! plan.
+//! Unfinished files of earlier copies, and their journals, are skipped inside trees and patterns.
+//! One that is named as a source is copied. A conflict between files refuses the whole plan.
 
 use proto::path::MAX_NAME;
 
@@ -32,51 +31,51 @@ use paths::{is_inside, last_component};
 /// One file to copy.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedFile {
-    /// From.
+    /// Source location.
     pub(crate) source: Location,
-    /// To.
+    /// Destination location.
     pub(crate) destination: Location,
-    /// What the source's listing said.
+    /// Facts of the source from its listing.
     pub(crate) facts: SourceFacts,
 }
 
-/// One symbolic link to be made.
+/// One symbolic link to create.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedLink {
-    /// The one that is copied.
+    /// The link that is copied.
     pub(crate) source: Location,
-    /// Where.
+    /// Path of the new link.
     pub(crate) path: Location,
-    /// Its target: a path relative to its directory.
+    /// Target of the new link, relative to its directory.
     pub(crate) target: Vec<u8>,
 }
 
 /// Everything that a copy will do.
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlan {
-    /// Directories to make, parents first.
+    /// Directories to create, parents first.
     pub(crate) directories: Vec<Location>,
-    /// Files.
+    /// Files to copy.
     pub(crate) items: Vec<PlannedFile>,
-    /// Symbolic links to be made when the files are there.
+    /// Symbolic links to create after the files are written.
     pub(crate) links: Vec<PlannedLink>,
-    /// Left alone: source and reason.
+    /// Skipped sources with the reason.
     pub(crate) skipped: Vec<(String, String)>,
-    /// Cannot be copied.
+    /// Sources that cannot be copied.
     pub(crate) failed: Vec<(String, CopyFailure)>,
 }
 
-/// What is at the destination.
+/// Kind of destination.
 enum PlannedDestination {
     /// Standard output.
     StandardOutput,
-    /// A directory: sources go inside. `make`: it may not exist yet.
+    /// A directory that will hold the sources. `make`: it may not exist yet.
     Directory { at: Location, make: bool },
-    /// A file or nothing.
+    /// A file, or nothing yet.
     File { at: Location, exists: bool },
 }
 
-/// Reads all sources and the destination; errors are about the request as a whole.
+/// Examines all sources and the destination. Errors concern the request as a whole.
 pub(crate) async fn make_plan(
     ctx: &BatchContext,
     sources: &[Location],
@@ -84,7 +83,7 @@ pub(crate) async fn make_plan(
 ) -> Result<CopyPlan, CopyFailure> {
     let mut plan = CopyPlan::default();
     let mut found = Vec::new();
-    // Side by side: most often they are on different machines.
+    // Concurrently, because sources and destination are usually on different machines.
     let looking = async {
         for source in sources {
             match expand_source(ctx, source).await {
@@ -98,7 +97,7 @@ pub(crate) async fn make_plan(
         }
         Ok(())
     };
-    // Without a destination there is nothing to look for.
+    // A failing destination ends the search for sources.
     let (destination, ()) = tokio::try_join!(inspect_destination(ctx, destination), looking)?;
     if sources.len() > 1 || found.len() > 1 {
         require_directory(&destination)?;
@@ -152,7 +151,7 @@ async fn inspect_destination(
         Ok(entry) if expand::is_directory(&entry) => {
             PlannedDestination::Directory { at, make: false }
         }
-        // Whatever is said about a path that is not shown, a store may still work.
+        // A server may refuse to show a path that it would still accept in STOR.
         _ if slash => PlannedDestination::Directory { at, make: true },
         there => PlannedDestination::File {
             at,
@@ -161,11 +160,11 @@ async fn inspect_destination(
     })
 }
 
-/// Why a file is left out that an earlier copy did not finish.
+/// Reason for skipping a partial file or journal.
 const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
 
 impl CopyPlan {
-    /// Takes what `source` stands for, unless it is there already or unfinished and not named itself.
+    /// Adds what `source` stands for. Skips duplicates, and unfinished files unless they are named.
     fn add_source(&mut self, one: FoundSource, source: &Location, found: &mut Vec<FoundSource>) {
         let unfinished = last_component(&one.location).is_some_and(|name| is_unfinished(&name));
         if unfinished && one.location != *source {
@@ -252,7 +251,8 @@ impl CopyPlan {
         Ok(())
     }
 
-    /// Turns a tree's relative paths into items below both tops.
+    /// Adds the content of a tree, with its relative paths placed below the source and destination
+    /// tops.
     fn add_tree_content(&mut self, source: &Location, top: &Location, tree: DirectoryTree) {
         let at = |relative: &[u8]| join_location(source, relative).display();
         self.directories.push(top.clone());
@@ -290,8 +290,8 @@ impl CopyPlan {
     }
 }
 
-/// Refuses a name that no file system has room for, before its bytes are moved under another one.
-/// Characters count: some servers' file systems do not count bytes.
+/// Refuses a name that is too long for file systems before its bytes are moved under a shorter,
+/// hashed name. The limit is in characters, because some servers' file systems do not count bytes.
 fn check_name_length(destination: &Location) -> Result<(), CopyFailure> {
     let name = last_component(destination).unwrap_or_default();
     if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
@@ -304,7 +304,7 @@ fn check_name_length(destination: &Location) -> Result<(), CopyFailure> {
     Err(CopyFailure::new(Exit::Usage, message))
 }
 
-/// Where a file goes.
+/// Destination of a file.
 fn file_destination(
     source: &Location,
     destination: &PlannedDestination,
@@ -322,7 +322,7 @@ fn file_destination(
     }
 }
 
-/// Where a directory's content goes.
+/// Destination of a directory's content.
 fn tree_destination(
     source: &Location,
     destination: &PlannedDestination,
@@ -339,7 +339,8 @@ fn tree_destination(
         PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, make: true } => Ok(at.clone()),
         PlannedDestination::Directory { at, .. } => match last_component(source) {
-            // The root of a server, `.` and `..` have no name of their own: their content goes.
+            // A server root, `.` and `..` have no name of their own, so their content goes directly
+            // into the destination.
             None => Ok(at.clone()),
             Some(name) if check_name(&name).is_err() => Ok(at.clone()),
             Some(name) => join_checked_name(at, &name),

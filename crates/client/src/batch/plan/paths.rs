@@ -1,4 +1,4 @@
-//! Names of locations, and whether two of them are the same place.
+//! Names of locations, and comparison of locations.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,13 +7,13 @@ use std::path::Path;
 use crate::location::{Location, Server};
 use crate::partial;
 
-/// A path without trailing slashes; the root stays `/`.
+/// A path without trailing slashes. The root stays `/`.
 pub(crate) fn trim_trailing_slashes(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |i| i + 1);
     &path[..end.min(path.len())]
 }
 
-/// The last component; `None` for standard input, a root, and local `.` and `..`.
+/// The last component. `None` for standard input, a root, and local `.` and `..`.
 pub(crate) fn last_component(location: &Location) -> Option<Vec<u8>> {
     match location {
         Location::StandardStreams => None,
@@ -26,7 +26,7 @@ pub(crate) fn last_component(location: &Location) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether both name one file: the same inode, or the same path of the same server.
+/// Whether both locations name one file: the same inode, or the same path on the same server.
 pub(crate) fn is_same_file(a: &Location, b: &Location) -> bool {
     match (a, b) {
         (Location::Local(a), Location::Local(b)) => match (fs::metadata(a), fs::metadata(b)) {
@@ -40,14 +40,14 @@ pub(crate) fn is_same_file(a: &Location, b: &Location) -> bool {
     }
 }
 
-/// Whether `b` is the directory `a` or lies below it.
+/// Whether `b` is the directory `a` or is below it.
 pub(crate) fn is_inside(a: &Location, b: &Location) -> bool {
     match (a, b) {
         (Location::Local(a), Location::Local(b)) => {
             let Ok(a) = fs::canonicalize(a) else {
                 return false;
             };
-            // The destination itself may not exist yet.
+            // The destination itself may not exist yet, so its nearest existing ancestor is used.
             let there = b.ancestors().find_map(|p| {
                 let known = fs::canonicalize(if p.as_os_str().is_empty() {
                     Path::new(".")
@@ -71,7 +71,7 @@ fn is_same_server(a: &Server, b: &Server) -> bool {
     a.host.eq_ignore_ascii_case(&b.host) && a.port == b.port && account(a) == account(b)
 }
 
-/// Components without `.`, `..` and empty ones.
+/// Path components, with `.`, `..` and empty ones resolved.
 pub(super) fn normalized_components(path: &[u8]) -> Vec<&[u8]> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|b| *b == b'/') {

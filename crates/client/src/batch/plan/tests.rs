@@ -93,7 +93,7 @@ async fn trees_keep_their_names() {
     assert!(plan.items.is_empty());
 }
 
-/// What a plan of these copies is refused for: sources and destination below a directory.
+/// The message with which a plan is refused. Sources and destination are relative to `top`.
 async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
     let mut wanted = options();
     wanted.recursive = true;
@@ -125,7 +125,7 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
     for (sources, to, named) in [
         (&["a/x", "b/x"][..], "t", ["a/x", "b/x"]),
         (&["a/x", "b/x"], "new/", ["a/x", "b/x"]),
-        // Trees that become one tree.
+        // Trees that merge into one.
         (&["a", "e/a"], "t", ["a/x", "e/a/x"]),
         (
             &["a/x", "c/x.longhaul-partial"],
@@ -138,7 +138,7 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
             ["a/x", "x.longhaul-journal~"],
         ),
         (&["a/x", "b/d/x"], "t", ["a/x", "t/x"]),
-        // The partial file of its own copy.
+        // A partial file that is the source of its own copy.
         (
             &["c/x.longhaul-partial"],
             "c/x",
@@ -213,7 +213,7 @@ fn remote_files_in_each_others_way_refuse_the_plan_too() {
 async fn what_would_replace_another_source_refuses_the_plan() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
-    // The tree x/y/x goes to x, over a file of its own.
+    // The tree x/y/x goes to x and overwrites one of its own files.
     for path in ["x/y/x/f", "x/y/x/y/x/f"] {
         let path = top.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -243,7 +243,7 @@ async fn trees_that_do_not_meet_in_a_file_become_one() {
         planned(&ctx, &both, local(top.join("t"))).await.items.len(),
         2
     );
-    // Named twice is one source.
+    // A source that is named twice counts once.
     let twice = [local(top.join("p/a/x")), local(top.join("p/a/x"))];
     let plan = planned(&ctx, &twice, local(top.join("t"))).await;
     assert_eq!((plan.items.len(), plan.skipped.len()), (1, 1));
@@ -266,6 +266,6 @@ fn remote_places() {
         at: local("/there"),
         make: false,
     };
-    // A source named `..` has no name that could be created.
+    // A source named `..` has no name that can be created.
     assert!(file_destination(&at("ftp://h/a/.."), &directory).is_err());
 }

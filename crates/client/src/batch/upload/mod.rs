@@ -1,4 +1,4 @@
-//! A destination that a storage stores by its name: under a partial name until it is whole.
+//! A destination that a storage stores by name: under a partial name until it is complete.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,57 +20,57 @@ use crate::{CopyFailure, Exit};
 mod rename;
 mod stored_bytes;
 
-/// Smaller files are not worth looking at what a lost attempt has stored.
+/// Below this size, bytes left by a lost attempt are not examined.
 const MIN_RESUMABLE: u64 = 1 << 20;
 
-/// The destination on a server, over all attempts.
+/// The destination at a storage, over all attempts.
 pub(super) struct StorageDestination<'a> {
     pub(super) id: StorageId,
-    /// The name that it will have.
+    /// Final path.
     path: &'a [u8],
-    /// The name that it has until then; `None` where the server does not rename.
+    /// Path until the file is complete. `None` if the server does not rename.
     partial_path: Option<Vec<u8>>,
-    /// A whole and verified file under its partial name, which the server would not rename: it goes only
-    /// when the file stands verified under its own name.
+    /// Path of a complete and verified file that the server would not rename. It is removed only
+    /// after the file is verified under its final name.
     verified_partial: Option<Vec<u8>>,
-    /// The file that had the final name before; it was moved out of the way.
+    /// Path of the previous file with the final name, after it was moved out of the way.
     moved_aside: Option<Vec<u8>>,
-    /// For messages.
+    /// Name for messages.
     pub(super) display_name: String,
-    /// The storage's word says which bytes are safe there.
+    /// Safe ranges here are those that the storage reported.
     pub(super) state: DestinationState,
-    /// Reported by the server as stored in the running attempt.
+    /// Ranges that the server reported as stored in the running attempt.
     pub(super) stored_ranges: Arc<Mutex<RangeSet>>,
-    /// Bytes are stored strictly in order: the remote size tells what is there.
+    /// Bytes are stored strictly in order, so the remote size shows which bytes are there.
     in_order: bool,
-    /// The next attempt can go on from the bytes that the last one left.
+    /// The next attempt can continue after the bytes of the last one.
     can_resume: bool,
-    /// The last attempt, if its bytes came from here.
+    /// Control block of the last attempt, if its bytes passed through this machine.
     control: Option<Arc<TransferControl>>,
-    /// The last attempt broke off, which leaves more at the server than it told.
+    /// The last attempt lost its connection, so the server may hold more than it reported.
     connection_lost: bool,
-    /// The server refused what it had stored, in this run or before: its sums are of what its memory
-    /// shows, which its disk may not hold.
+    /// The server refused to store bytes, in this run or before. Its checksums cover its page
+    /// cache, which may show what its disk does not hold.
     server_refused: bool,
-    /// The lock on what this machine knows of the destination.
+    /// Lock on this machine's records of the destination.
     lock_file: Option<LockFile>,
-    /// What an earlier run left has been looked at.
+    /// Leftovers of an earlier run have been examined.
     prepared: bool,
-    /// A checksum of the whole will be compared at the end.
+    /// A checksum of the whole file will be compared at the end.
     has_checksum: bool,
 }
 
-/// How putting a file in place ended.
+/// Result of giving a file its final name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UploadFinish {
-    /// It has its name.
+    /// The file has its final name.
     InPlace,
-    /// The server does not rename: the file must be stored anew under its own name.
+    /// The server does not rename. The file must be stored again under its final name.
     StoreDirectly,
 }
 
 impl<'a> StorageDestination<'a> {
-    /// Nothing done yet.
+    /// A destination that is not examined yet.
     pub(super) fn new(ctx: &BatchContext, id: StorageId, path: &'a [u8], shown: String) -> Self {
         Self {
             partial_path: ctx.pool.can_rename(&id).then(|| partial_path(path)),
@@ -92,8 +92,9 @@ impl<'a> StorageDestination<'a> {
         }
     }
 
-    /// Makes this the only copy of this account on this machine to the destination, over all attempts:
-    /// journals are its own, and servers that let two uploads of a file mix get one at a time.
+    /// Takes the lock for the destination, over all attempts: one copy per account and machine. The
+    /// journal belongs to the holder, and a server that would mix two uploads of one file receives
+    /// only one.
     pub(super) fn lock(&mut self, item: &PlannedFile) -> Result<(), CopyFailure> {
         if self.lock_file.is_none() {
             let destination = &item.destination;
@@ -103,14 +104,14 @@ impl<'a> StorageDestination<'a> {
         Ok(())
     }
 
-    /// Where the bytes are stored.
+    /// Path under which the bytes are stored.
     pub(super) fn store_path(&self) -> Vec<u8> {
         self.partial_path
             .clone()
             .unwrap_or_else(|| self.path.to_vec())
     }
 
-    /// What is safe now.
+    /// A function that returns the ranges that are safe now.
     pub(super) fn safe_ranges(&self) -> impl Fn() -> RangeSet + Clone + Send + Sync + use<> {
         let (have, marked) = (self.state.safe.clone(), Arc::clone(&self.stored_ranges));
         move || {
@@ -120,34 +121,35 @@ impl<'a> StorageDestination<'a> {
         }
     }
 
-    /// Whether what an attempt left can be gone on with, from any byte.
+    /// Sets whether the next attempt can continue after the bytes of the last one, from any byte.
     pub(super) fn set_can_resume(&mut self, goes_on: bool) {
         self.can_resume = goes_on;
     }
 
-    /// An attempt begins; `passing`: its bytes pass this machine.
+    /// Begins an attempt. `local`: its bytes pass through this machine.
     pub(super) fn begin_attempt(&mut self, control: &Arc<TransferControl>, passing: bool) {
         self.control = passing.then(|| Arc::clone(control));
     }
 
-    /// The checksums that the storage will have of the stored file.
+    /// The checksums that the storage can provide of the stored file.
     pub(super) async fn available_checksums(
         &self,
         session: &mut dyn Storage,
     ) -> Result<AvailableChecksums, CopyFailure> {
         match session.available_checksums(&self.store_path()).await {
-            // It is not there yet.
+            // The file does not exist yet.
             Err(missing) if missing.exit == Exit::NotFound => Ok(AvailableChecksums::default()),
             sums => sums,
         }
     }
 
-    /// Whether an interrupted attempt leaves a file whose size tells what is there.
+    /// Whether an interrupted attempt leaves a file whose size shows which bytes are there.
     pub(super) fn length_shows_progress(&self) -> bool {
         self.in_order && self.control.is_some()
     }
 
-    /// An attempt ended well: all of `size` bytes are there, and the servers said so.
+    /// Records a successful attempt: all of `size` bytes are stored, and the servers confirmed
+    /// them.
     pub(super) fn attempt_succeeded(&mut self, size: Option<u64>) {
         self.state.attempt_wasted = false;
         self.connection_lost = false;
@@ -158,7 +160,7 @@ impl<'a> StorageDestination<'a> {
         }
     }
 
-    /// An attempt failed: decides what of it counts.
+    /// Records a failed attempt and decides which of its bytes count.
     pub(super) fn attempt_failed(
         &mut self,
         failure: &CopyFailure,
@@ -184,7 +186,8 @@ impl<'a> StorageDestination<'a> {
             .clone();
         let moved = self.control.as_ref().map_or(0, |control| control.bytes());
         let all_sent = size.is_some_and(|size| self.state.safe.byte_count() + moved >= size);
-        // The server's file may be whole, but a 226 is missing; or the next attempt begins at byte 0.
+        // Either the server's file may be complete and only the 226 is missing, or the next attempt
+        // starts at byte 0.
         self.state.attempt_wasted = (all_sent && !self.has_checksum) || !self.can_resume;
         self.record_failed_attempt(&marked, said, size);
     }
@@ -204,14 +207,14 @@ impl<'a> StorageDestination<'a> {
         }
     }
 
-    /// Nothing but `safe` counts any more, whatever the length of the file at the server.
+    /// Keeps only the ranges `safe`, whatever the length of the file at the server.
     fn retract_to(&mut self, safe: RangeSet) {
         self.in_order = false;
         self.state.retract_to(safe);
     }
 
-    /// What has the final name, if `--resume` asks for it to be looked at: it has this size, and
-    /// nothing unfinished is beside it.
+    /// With `--resume`: facts of the file with the final name, if it has the right size and no
+    /// partial file is beside it.
     pub(super) async fn file_in_place(
         &self,
         ctx: &BatchContext,
@@ -225,6 +228,7 @@ impl<'a> StorageDestination<'a> {
         let Some(there) = there.filter(|there| there.size == size) else {
             return Ok(None);
         };
+        // A partial file beside it means that a later copy of the same name did not finish.
         if let Some(aside) = &self.partial_path
             && remote_file_facts(session, aside).await?.is_some()
         {
@@ -233,12 +237,12 @@ impl<'a> StorageDestination<'a> {
         Ok(Some(there))
     }
 
-    /// The path that the file has when it is whole.
+    /// The final path.
     pub(super) fn path(&self) -> &'a [u8] {
         self.path
     }
 
-    /// What is in place is what was to be copied: a journal of it is of no use.
+    /// The file with the final name is the wanted copy. Removes its journal.
     pub(super) fn confirm_in_place(
         &self,
         ctx: &BatchContext,
@@ -252,7 +256,7 @@ impl<'a> StorageDestination<'a> {
         ctx.report_started(item, size, size.unwrap_or(0));
     }
 
-    /// Gives up what was resumed; `false` when nothing was.
+    /// Discards what was resumed. Returns `false` when nothing was resumed.
     pub(super) fn discard_resumed(&mut self) -> bool {
         let forgotten = self.state.discard_resumed();
         if forgotten {
@@ -262,7 +266,8 @@ impl<'a> StorageDestination<'a> {
         forgotten
     }
 
-    /// Compares the size at the server with `expected`; `false` when the server does not tell it.
+    /// Compares the size at the server with `expected`. Returns `false` if the server does not
+    /// report a size.
     pub(super) async fn check_size(
         &self,
         session: &mut dyn Storage,
@@ -281,8 +286,8 @@ impl<'a> StorageDestination<'a> {
         }
     }
 
-    /// Passes the result of a verification on; after a mismatch, or where nothing proves what a server
-    /// refused, nothing is left to resume.
+    /// Passes on the result of a verification. After a mismatch, or when nothing proves the bytes
+    /// that a server refused, nothing is left to resume.
     pub(super) fn after_verification<T>(
         &mut self,
         verified: Result<T, CopyFailure>,
@@ -298,7 +303,7 @@ impl<'a> StorageDestination<'a> {
     }
 }
 
-/// Facts of a remote file; `None` when there is none or it cannot be seen.
+/// Facts of a remote file. `None` if it does not exist or is not visible.
 async fn remote_file_facts(
     session: &mut dyn Storage,
     path: &[u8],

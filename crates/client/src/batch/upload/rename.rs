@@ -1,4 +1,4 @@
-//! How an uploaded file gets its name.
+//! Gives an uploaded file its final name.
 
 use std::sync::Arc;
 
@@ -13,8 +13,9 @@ use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
 impl StorageDestination<'_> {
-    /// Gives the whole and verified file its time, if the server can, and its name. `again`: the source
-    /// can be read again, so that the file may be stored anew where the server does not rename.
+    /// Gives the complete and verified file its time, if the server supports that, and its final
+    /// name. `again`: the source can be read again, so the file can be stored a second time if the
+    /// server does not rename.
     pub(in super::super) async fn finish(
         &mut self,
         ctx: &BatchContext,
@@ -43,11 +44,13 @@ impl StorageDestination<'_> {
             return Err(failure);
         }
         if again && refused != RefusedRenameStep::RnfrRefused && is_name_too_long(&failure) {
-            // Under this name it can never be; the source was there and unchanged a moment ago.
+            // The file system cannot hold this name, so the copy can never succeed. The source
+            // still has the data: it existed and was unchanged a moment ago.
             self.remove_leftover(session, Some(stored)).await;
             return Err(failure);
         }
-        // A partial file that is gone was somebody else's doing; so is a name that stays taken.
+        // Somebody else removed the partial file or holds the final name. Storing the file again
+        // would not help.
         let gone = refused == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
         if !again || gone || refused == RefusedRenameStep::NewNameMayExist {
             self.verified_partial = Some(stored).filter(|_| !gone);
@@ -57,7 +60,8 @@ impl StorageDestination<'_> {
         Ok(UploadFinish::StoreDirectly)
     }
 
-    /// Adds to a failure where the whole and verified file is, if it has not got its name.
+    /// Adds to a permanent failure the location of the complete and verified file that could not be
+    /// renamed.
     pub(in super::super) fn explain_failure(&self, mut failure: CopyFailure) -> CopyFailure {
         if failure.transient {
             return failure;
@@ -75,15 +79,15 @@ impl StorageDestination<'_> {
         failure
     }
 
-    /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
-    /// one stays is no failure of it.
+    /// Deletes a file that this copy no longer needs. The copy itself is complete, so a failure to
+    /// delete is ignored.
     async fn remove_leftover(&self, session: &mut dyn Storage, path: Option<Vec<u8>>) {
         if let Some(path) = path {
             let _ = session.remove(&path).await;
         }
     }
 
-    /// The time of a file that has its name.
+    /// Sets the modification time of a file that has its final name.
     async fn set_modification_time(
         &self,
         session: &mut dyn Storage,
@@ -98,8 +102,9 @@ impl StorageDestination<'_> {
         }
     }
 
-    /// The time, RNFR and RNTO. Where RNTO does not replace, the old file is moved out of the way, and
-    /// back if that did not help: nothing is deleted before the new file has the name.
+    /// Sets the time, then sends RNFR and RNTO. If RNTO does not replace an existing file, moves
+    /// that file out of the way first, and moves it back if that did not help. Nothing is deleted
+    /// before the new file has the final name.
     async fn rename(
         &mut self,
         session: &mut dyn Storage,
@@ -115,7 +120,7 @@ impl StorageDestination<'_> {
             return Err(refusal);
         }
         if remote_file_facts(session, self.path).await?.is_none() {
-            // Nothing is there that could be in the way.
+            // No existing file explains the refusal.
             return Err(RenameFailure {
                 refused_step: RefusedRenameStep::RntoRefused,
                 ..refusal
@@ -123,9 +128,10 @@ impl StorageDestination<'_> {
         }
         let old = [stored, b".old"].concat();
         if remote_file_facts(session, &old).await?.is_some() {
-            // It may be the only one of its kind.
+            // The file may be the only copy of its data.
             return Err(old_copy_in_the_way(refusal, &old));
         }
+        // RNTO failed on an existing name: the old file keeps its data under a new name.
         match session.rename(self.path, &old, None).await {
             Err(lost) if lost.failure.transient => return Err(lost),
             Err(_) => return Err(refusal),
@@ -144,8 +150,8 @@ impl StorageDestination<'_> {
         })
     }
 
-    /// From here on the bytes are stored under the final name; what is whole under the partial name
-    /// stays until they are there.
+    /// From now on, stores the bytes under the final name. The complete file under the partial name
+    /// stays until the new one is complete.
     fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: &CopyFailure) {
         ctx.pool.mark_no_rename(&self.id);
         ctx.warn(format!(
@@ -161,7 +167,8 @@ impl StorageDestination<'_> {
     }
 }
 
-/// Adds to a refusal that `old`, an earlier copy's, keeps what has the name from being moved out of the way.
+/// Adds to a refusal that `old`, left by an earlier copy, prevents moving the existing file out of
+/// the way.
 fn old_copy_in_the_way(mut refusal: RenameFailure, old: &[u8]) -> RenameFailure {
     let old = printable(old);
     refusal.failure.message += &format!(
@@ -170,7 +177,7 @@ fn old_copy_in_the_way(mut refusal: RenameFailure, old: &[u8]) -> RenameFailure 
     refusal
 }
 
-/// Whether the server's file system has no room for such a name.
+/// Whether the server's file system cannot hold such a long name.
 fn is_name_too_long(failure: &CopyFailure) -> bool {
     failure.message.to_lowercase().contains("name too long")
 }

@@ -1,4 +1,4 @@
-//! The part of a file that is at the server before an attempt begins.
+//! Finds out which bytes are at the server before an attempt begins.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::transfer::TransferConfirmation;
 use crate::verify::Verification;
 
 impl StorageDestination<'_> {
-    /// Before each attempt: finds out what is safe. The first time that is what an earlier run
-    /// left, if `--resume` asks for it; then what this run has stored.
+    /// Before each attempt: finds the safe bytes. The first time these are the bytes of an earlier
+    /// run, if `--resume` was given; later those that this run has stored.
     pub(in super::super) async fn prepare(
         &mut self,
         (ctx, item, check): (&BatchContext, &PlannedFile, Verification),
@@ -62,7 +62,7 @@ impl StorageDestination<'_> {
             .state
             .resumed
             .then(|| StoredRanges::safe_only(self.state.safe.clone()));
-        // Without a place for it, the copy goes on without a journal.
+        // Without a directory for it, the copy runs without a journal.
         self.state.journal = match journal.filter(|_| self.can_resume) {
             Some(path) => disk::upload_journal(path, identity, from).await?,
             None => None,
@@ -74,12 +74,13 @@ impl StorageDestination<'_> {
             self.remove_unused_leftover(session, size).await?;
         }
         self.prepared = true;
+        // Reported after the leftovers are known, because the event names the resumed bytes.
         ctx.report_started(item, size, self.state.safe.byte_count());
         Ok(())
     }
 
-    /// A leftover that is not used must not be mistaken later for what this run has stored: where
-    /// no checksum can tell them apart, it goes.
+    /// Removes a leftover that is not used, if no checksum could later distinguish it from bytes
+    /// that this run has stored.
     async fn remove_unused_leftover(
         &self,
         session: &mut dyn Storage,
@@ -98,13 +99,13 @@ impl StorageDestination<'_> {
         }
         match session.remove(aside).await {
             Err(failure) if failure.transient => Err(failure),
-            // Mostly there is none.
+            // Usually there is no such file.
             _ => Ok(()),
         }
     }
 
-    /// After a failed attempt of this run: what the server said it stored, or in order, how far
-    /// the file has come. An attempt that moved nothing changes nothing.
+    /// After a failed attempt of this run: the ranges that the server reported, or, with bytes in
+    /// order, the length of the file. An attempt that moved nothing changes nothing.
     async fn find_stored_bytes(
         &mut self,
         size: Option<u64>,
@@ -133,8 +134,9 @@ impl StorageDestination<'_> {
             Err(failure) if failure.transient => return Err(failure),
             Err(_) => 0,
         };
-        // Anything else is not the file that this run was writing.
+        // Any other length is not that of the file which this run wrote.
         self.state.safe = RangeSet::new();
+        // The file may hold at most what was safe before plus what this run has sent.
         if there < MIN_RESUMABLE.max(before) || there > before.saturating_add(moved) {
             return Ok(());
         }
@@ -159,7 +161,8 @@ impl StorageDestination<'_> {
         Ok(())
     }
 
-    /// Out of order, the markers of a server tell less than it has stored: looks for the rest.
+    /// With bytes out of order, the server has stored more than its markers named. Looks for the
+    /// rest by checksums.
     async fn prove_unmarked_bytes(
         &mut self,
         size: Option<u64>,
@@ -174,7 +177,7 @@ impl StorageDestination<'_> {
             return Ok(());
         };
         let length = self.partial_length(session).await?.unwrap_or(0);
-        // What is longer is not the file that this run was writing.
+        // A longer file is not the one that this run wrote.
         if length < MIN_RESUMABLE || size.is_none_or(|size| length > size) {
             return Ok(());
         }
@@ -224,7 +227,7 @@ impl StorageDestination<'_> {
         Ok(safe)
     }
 
-    /// Length of what is there under the partial name, if anything is.
+    /// Length of the partial file, if it exists and is not empty.
     async fn partial_length(&self, session: &mut dyn Storage) -> Result<Option<u64>, CopyFailure> {
         let there = remote_file_facts(session, &self.store_path()).await?;
         Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))

@@ -1,4 +1,4 @@
-//! The HTTP/1.1 client: ureq's dialogue over this house's own connections.
+//! The HTTP/1.1 client: ureq's protocol code over connections of `data::dialer`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,15 +14,16 @@ use ureq::{Agent, Error, Proxy, ProxyProtocol};
 
 use crate::{CopyFailure, Exit};
 
-/// Bytes that are received, or sent, at a time.
+/// Size of the receive and send buffers, bytes.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Longest header of a reply, bytes.
+/// Longest header of a response, bytes.
 const MAX_RESPONSE_HEADER: usize = 64 << 10;
 
-/// A client whose connections, one at a time, `dialer` makes.
+/// A client whose connections are made by `dialer`, one at a time.
 ///
 /// # Errors
-/// `Unreachable`: no certificate authority is known, or the proxy of the environment is none.
+/// `Unreachable` if no certificate authority is known. `Usage` if the environment names an invalid
+/// proxy.
 pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
     let mut tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
@@ -34,6 +35,7 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
         .tls_config(tls.build())
         .proxy(environment_proxy(secure)?)
         .http_status_as_error(false)
+        // Redirects are followed here, because the login must not go to another origin.
         .max_redirects(0)
         .allow_non_standard_methods(true)
         .max_response_header_size(MAX_RESPONSE_HEADER)
@@ -41,6 +43,7 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
         .output_buffer_size(BUFFER_BYTES)
         .max_idle_connections(1)
         .max_idle_connections_per_host(1)
+        // Compressed bodies would have other lengths, ranges and checksums.
         .accept_encoding("identity")
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .build();
@@ -55,7 +58,7 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
     ))
 }
 
-/// The system's certificate authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+/// The certificate authorities of the system, or those of SSL_CERT_FILE and SSL_CERT_DIR.
 fn certificate_authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
     static KNOWN: OnceLock<Arc<Vec<Certificate<'static>>>> = OnceLock::new();
     let known = KNOWN.get_or_init(|| {
@@ -79,8 +82,9 @@ fn certificate_authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, 
     }
 }
 
-/// The proxy that the environment names for a scheme, as curl and wget read it. HTTP_PROXY in upper
-/// case is left alone: a web server makes it of a request's header.
+/// The proxy that the environment names for a scheme, with the same variables as curl and wget.
+/// HTTP_PROXY in upper case is ignored: in a CGI process it holds a header of the request
+/// (CVE-2016-5385, "httpoxy").
 fn environment_proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
     let names: &[&str] = match secure {
         true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
@@ -116,7 +120,7 @@ fn environment_proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
     proxy.build().map(Some).map_err(wrong)
 }
 
-/// Connects by the dialer.
+/// Opens connections with the dialer.
 #[derive(Debug)]
 struct DialerConnector(Arc<Dialer>);
 
@@ -128,6 +132,7 @@ impl<In: Transport> Connector<In> for DialerConnector {
         details: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
+        // The proxy connector before this one has already connected.
         if let Some(tunnel) = chained {
             return Ok(Some(Either::A(tunnel)));
         }
@@ -144,7 +149,7 @@ impl<In: Transport> Connector<In> for DialerConnector {
     }
 }
 
-/// A connection and its buffers.
+/// A connection of the dialer with its buffers.
 struct DialerTransport {
     connection: DialedConnection,
     buffers: LazyBuffers,
@@ -169,7 +174,8 @@ impl Transport for DialerTransport {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        // The one that is set is the wait for 100 (RFC 9110 §10.1.1); silence is the dialer's.
+        // The only timeout that is set is the wait for 100 Continue (RFC 9110 section 10.1.1). The
+        // dialer itself detects stalls.
         if let Some(limit) = timeout.not_zero()
             && !self.connection.has_input(*limit)
         {

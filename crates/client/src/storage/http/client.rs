@@ -1,4 +1,5 @@
-//! One request at a time, over one connection that is kept: redirects, logins, bounds.
+//! Sends one request at a time over one persistent connection. Handles redirects, logins and size
+//! limits.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use crate::{CopyFailure, Exit};
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 10;
-/// Bytes of a body that nobody wants, read so that the connection can be kept.
+/// Longest unwanted response body that is read so that the connection can be reused, bytes.
 const MAX_DISCARDED_BODY: u64 = 64 << 10;
 
-/// Who is asked first, and with which login.
+/// The server that is asked first, with the login for it.
 #[derive(Clone)]
 pub(super) struct HttpOrigin {
-    /// The root of the server.
+    /// URL of the server's root.
     pub(super) root_url: HttpUrl,
-    /// Authorization, for this origin only.
+    /// Value of the Authorization header, sent to this origin only.
     authorization: Option<HeaderValue>,
 }
 
@@ -39,7 +40,7 @@ impl HttpOrigin {
     /// A server and its user.
     ///
     /// # Errors
-    /// `Usage`: the credential cannot be told over HTTP.
+    /// `Usage`: the credential cannot be expressed in HTTP.
     pub(super) fn new(target: HttpUrl, credential: &Credential) -> Result<Self, CopyFailure> {
         let text = match credential {
             Credential::Anonymous => None,
@@ -80,30 +81,30 @@ impl HttpOrigin {
 
 /// A request.
 pub(super) struct HttpRequest<'a> {
-    /// `GET`
+    /// Method, for example `GET`.
     pub(super) method: &'a str,
-    /// Of this.
+    /// URL.
     pub(super) url: &'a HttpUrl,
-    /// Further fields.
+    /// Additional headers.
     pub(super) headers: &'a [(&'a str, String)],
-    /// `read http://host/f`, for messages.
+    /// The operation for messages, for example `read http://host/f`.
     pub(super) action: &'a str,
 }
 
-/// A body to be sent.
+/// Body of a request.
 pub(super) enum HttpRequestBody<'b> {
-    /// None.
+    /// No body.
     Empty,
     /// This text.
     Text(&'static str),
-    /// As many bytes as are named among the fields, or in chunks.
+    /// As many bytes as the Content-Length header says, or chunked without one.
     Bytes(&'b mut dyn Read),
 }
 
-/// An answer whose body is still to come.
+/// A response whose body has not been read yet.
 pub(super) struct HttpResponse {
     response: Response<Body>,
-    /// Who gave it, after redirects.
+    /// URL that sent the response, after redirects.
     pub(super) url: HttpUrl,
 }
 
@@ -112,19 +113,19 @@ impl HttpResponse {
         self.response.status().as_u16()
     }
 
-    /// A field by its lower-case name, the first of several; `None` also where it is no text.
+    /// A header by its lower-case name, the first of several. `None` also if it is not text.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let value = self.response.headers().get(name)?;
         value.to_str().ok().map(str::trim)
     }
 
-    /// All fields that are text, lower-case names.
+    /// All headers that are text, with lower-case names.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.response.headers().iter();
         fields.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
     }
 
-    /// The body, as it comes.
+    /// The body as a stream.
     pub(super) fn into_body(self) -> impl Read + Send + 'static {
         self.response
             .into_body()
@@ -133,19 +134,19 @@ impl HttpResponse {
             .reader()
     }
 
-    /// Reads what nobody wants, if it is little: the connection is kept then.
+    /// Reads and discards a short body, so that the connection can be reused.
     pub(super) fn discard_body(self) {
         let mut rest = self.into_body().take(MAX_DISCARDED_BODY);
         let _ = std::io::copy(&mut rest, &mut std::io::sink());
     }
 }
 
-/// Asks one thing after the other.
+/// Sends one request after the other.
 #[derive(Debug)]
 pub(super) struct HttpClient {
     origin: HttpOrigin,
     pub(super) dialer: Arc<Dialer>,
-    /// For `http:` and for `https:`, once needed.
+    /// Agents for `http:` and `https:`, created on first use.
     agents: [Option<Agent>; 2],
 }
 
@@ -162,11 +163,10 @@ impl HttpClient {
         })
     }
 
-    /// Asks, and follows where the server leads; any status that is no redirect is an answer. A body is
-    /// not sent a second time.
+    /// Sends a request and follows redirects. Any status that is not a redirect is returned. A
+    /// request with a body is not sent a second time.
     ///
-    /// # Errors
-    /// By their class; transient where a connection was lost.
+    /// By class. Transient if a connection was lost.
     pub(super) fn send(
         &mut self,
         ask: &HttpRequest<'_>,
@@ -222,6 +222,7 @@ impl HttpClient {
         for (name, value) in ask.headers {
             request = request.header(*name, value);
         }
+        // Never to the target of a redirect: another server must not learn the password.
         if let Some(login) = &self.origin.authorization
             && to.is_same_origin(&self.origin.root_url)
         {

@@ -1,4 +1,4 @@
-//! Failures of requests: of a status, of a connection that could not be made or broke.
+//! Converts HTTP statuses and connection errors to failures.
 
 use data::error::DataError;
 use ureq::Error;
@@ -6,7 +6,7 @@ use ureq::Error;
 use super::client::HttpResponse;
 use crate::{CopyFailure, Exit};
 
-/// The failure that a status stands for; `doing`: `read http://host/f`.
+/// The failure for a status. `action`: `read http://host/f`.
 pub(super) fn status_failure(doing: &str, reply: &HttpResponse) -> CopyFailure {
     let status = reply.status();
     let failed = |exit, why: &str| {
@@ -67,12 +67,12 @@ pub(super) fn status_failure(doing: &str, reply: &HttpResponse) -> CopyFailure {
     }
 }
 
-/// Words of a peer that are fit to be shown.
+/// Whether text from a peer is fit to be shown.
 fn is_printable(text: &str) -> bool {
     text.len() <= 64 && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
 }
 
-/// The failure of a request that got no answer, or whose answer broke off.
+/// The failure of a request without a response, or with an incomplete one.
 pub(super) fn request_failure(doing: &str, error: &Error, own: Option<&DataError>) -> CopyFailure {
     if let Some(own) = own {
         return data_failure(doing, own);

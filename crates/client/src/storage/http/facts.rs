@@ -1,4 +1,4 @@
-//! Facts of a file that an answer tells.
+//! Facts of a file as reported in a response.
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::http::content_range::{ContentRange, parse_number};
@@ -9,24 +9,24 @@ use proto::listing::{EntryKind, ListedEntry};
 
 use super::client::HttpResponse;
 
-/// A file as it was when it was last looked at.
+/// Facts of a file when they were last read.
 #[derive(Debug, Clone)]
 pub(super) struct HttpFileFacts {
-    /// Where redirects led.
+    /// URL after redirects.
     pub(super) url: HttpUrl,
     pub(super) size: Option<u64>,
-    /// Strong entity tag, as told.
+    /// Strong entity tag as sent by the server.
     pub(super) etag: Option<String>,
-    /// Last-Modified, as told.
+    /// Last-Modified as sent by the server.
     pub(super) modified: Option<String>,
-    /// Parts can be asked for.
+    /// The server accepts range requests.
     pub(super) accepts_ranges: bool,
-    /// Checksums of the whole, lower-case hex.
+    /// Checksums of the whole file, lower-case hex.
     pub(super) checksums: Vec<(ChecksumAlgorithm, String)>,
 }
 
 impl HttpFileFacts {
-    /// Of an answer to HEAD, or to GET of the first byte.
+    /// From a response to HEAD, or to GET of the first byte.
     pub(super) fn from_response(reply: &HttpResponse) -> Self {
         let partial = reply.status() == 206;
         let told = reply.header("content-range").and_then(ContentRange::parse);
@@ -46,7 +46,7 @@ impl HttpFileFacts {
         }
     }
 
-    /// Whether an answer is about the same bytes, as far as it tells.
+    /// Whether a response describes the same bytes, as far as it says.
     pub(super) fn matches(&self, reply: &HttpResponse) -> bool {
         match (&self.etag, reply.header("etag")) {
             (Some(known), Some(told)) => known == told,

@@ -1,4 +1,4 @@
-//! Looking at a path: HEAD of one file or directory, PROPFIND of what a directory holds.
+//! Facts of a path: HEAD for one file or directory, PROPFIND for the entries of a directory.
 
 use std::io::Read as _;
 
@@ -12,8 +12,8 @@ use super::errors;
 use super::facts::HttpFileFacts;
 use crate::{CopyFailure, Exit};
 
-/// HEAD; where that is refused or tells too little, GET of the first byte; where that is, too, and it may be a directory,
-/// PROPFIND.
+/// Sends HEAD. If that is refused or says too little, sends GET for the first byte. If that fails
+/// too and the path may be a directory, sends PROPFIND.
 pub(super) fn stat_resource(
     caller: &mut HttpClient,
     named: &HttpUrl,
@@ -34,7 +34,7 @@ pub(super) fn stat_resource(
         caller.send(&ask, HttpRequestBody::Empty)
     };
     let mut reply = ask("HEAD", &fields, caller)?;
-    // Of an empty file Apache tells no length here.
+    // Apache sends no length in response to HEAD of an empty file.
     let is_silent = reply.status() == 200
         && reply.header("content-length").is_none()
         && reply.header("accept-ranges").is_some();
@@ -74,7 +74,7 @@ pub(super) fn stat_resource(
     }
 }
 
-/// The resources that a WebDAV server tells of a collection.
+/// The resources in a WebDAV collection.
 pub(super) fn propfind(
     caller: &mut HttpClient,
     target: &HttpUrl,

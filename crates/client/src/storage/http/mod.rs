@@ -1,7 +1,6 @@
 //! HTTP servers as storages: files by ranges (RFC 9110), and what WebDAV adds (RFC 4918).
 //!
-//! A request blocks its thread; the runtime never does. Dropping a future ends the waits of its
-//! thread.
+//! A request blocks its thread, never the runtime. Dropping a future ends the waits of its thread.
 
 mod agent;
 mod client;
@@ -41,31 +40,30 @@ use facts::HttpFileFacts;
 use lookup::{propfind, stat_resource};
 use ranges::{HttpFile, receive_file};
 
-/// Connections that are kept for the next file.
+/// Most idle connections that are kept for the next file.
 const MAX_IDLE_CLIENTS: usize = 64;
 
-/// An HTTP server, and the requests that are made of it.
+/// A session with an HTTP server.
 #[derive(Debug)]
 pub(crate) struct HttpStorage {
     name: String,
     origin: HttpOrigin,
     settings: TransferSettings,
-    /// Away while a request is made.
+    /// `None` while a request runs.
     client: Option<HttpClient>,
-    /// Of the streams of earlier files.
+    /// Clients from the streams of earlier files.
     idle_clients: Vec<HttpClient>,
-    /// The file that was looked at last.
+    /// Path and facts of the last file that was examined.
     last_facts: Option<(Vec<u8>, HttpFileFacts)>,
-    /// Learned of the last connection.
+    /// Round-trip time of the last connection.
     rtt: Duration,
 }
 
 impl HttpStorage {
-    /// A session with a server; nothing is asked of it yet. `target` is any URL of the server, with the
+    /// A session with a server; no request is sent yet. `target` is any URL of the server, with the
     /// query that goes with every request.
     ///
-    /// # Errors
-    /// `Usage`: the credential cannot be told over HTTP.
+    /// `Usage`: the credential cannot be expressed in HTTP.
     pub(crate) fn new(
         target: &HttpUrl,
         credential: &Credential,
@@ -91,7 +89,7 @@ impl HttpStorage {
         self.origin.root_url.with_path(path)
     }
 
-    /// The same as a directory.
+    /// The URL of a path as a directory, with a trailing slash.
     fn directory_url(&self, path: &[u8]) -> HttpUrl {
         match path.last() {
             Some(b'/') => self.url_for(path),
@@ -99,7 +97,7 @@ impl HttpStorage {
         }
     }
 
-    /// Makes requests in a thread of their own.
+    /// Runs requests on a thread for blocking calls.
     async fn blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut HttpClient) -> Result<T, CopyFailure> + Send + 'static,
@@ -108,6 +106,7 @@ impl HttpStorage {
             Some(caller) => caller,
             None => HttpClient::new(&self.origin, &self.settings)?,
         };
+        // The thread cannot be cancelled, but its socket waits can be ended.
         let mut guard = StopDialerOnDrop(Some(Arc::clone(&caller.dialer)));
         let done = tokio::task::spawn_blocking(move || {
             let done = work(&mut caller);
@@ -122,7 +121,7 @@ impl HttpStorage {
         done
     }
 
-    /// One request without a body, whose answer must be a success.
+    /// Sends one request without a body, which must succeed.
     async fn send_command(
         &mut self,
         method: &'static str,
@@ -151,7 +150,7 @@ impl HttpStorage {
         done.await.map_err(|failure| (0, failure))?
     }
 
-    /// Looks at a file or directory.
+    /// Facts of a file or directory.
     async fn stat_path(&mut self, path: &[u8]) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
         let named = self.url_for(path);
         let directory = self.directory_url(path);
@@ -162,7 +161,7 @@ impl HttpStorage {
         Ok((seen, kind))
     }
 
-    /// Facts of a file: those seen before, else those of now.
+    /// Facts of a file: the last ones if they are of the same path, otherwise current ones.
     async fn file_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, CopyFailure> {
         if let Some((at, seen)) = &self.last_facts
             && at == path
@@ -179,7 +178,7 @@ impl HttpStorage {
     }
 }
 
-/// Ends the waits of a request that nobody waits for any more.
+/// Ends the waits of a request when its future is dropped.
 struct StopDialerOnDrop(Option<Arc<Dialer>>);
 
 impl Drop for StopDialerOnDrop {
@@ -190,7 +189,7 @@ impl Drop for StopDialerOnDrop {
     }
 }
 
-/// Ends a transfer that nobody waits for any more.
+/// Cancels a transfer when its future is dropped.
 struct StopTransferOnDrop(Option<Arc<TransferControl>>);
 
 impl Drop for StopTransferOnDrop {
@@ -264,7 +263,7 @@ impl Storage for HttpStorage {
             .blocking(move |caller| propfind(caller, &target, "1"))
             .await?;
         let (itself, entries) = multistatus::directory_entries(&resources, &parts);
-        // Of a file a server tells all the same.
+        // A server lists a file as itself.
         let is_file = itself.as_ref().is_some_and(|it| it.kind == EntryKind::File);
         let entries = match is_file {
             true => itself.into_iter().collect(),
@@ -299,7 +298,7 @@ impl Storage for HttpStorage {
         length: Option<u64>,
         path: &[u8],
     ) -> Result<String, CopyFailure> {
-        // Asked again: the file may have changed since.
+        // Requested again, because the file may have changed since.
         let (seen, _) = self.stat_path(path).await?;
         let is_whole = offset == 0 && (length.is_none() || length == seen.size);
         let known = seen.checksums.iter().find(|(known, _)| *known == algorithm);
@@ -325,7 +324,7 @@ impl Storage for HttpStorage {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
         let facts = self.file_facts(path).await?;
-        // What is seen now is what later requests must be of; the next file is looked at anew.
+        // All requests of this transfer must be for these facts. The next file is examined again.
         self.last_facts = None;
         let requested_url = self.url_for(path);
         let action = format!("read {requested_url}");
@@ -390,7 +389,8 @@ impl Storage for HttpStorage {
         let target = self.directory_url(path);
         match self.send_command("MKCOL", target, Vec::new(), "make").await {
             Ok(_) => Ok(true),
-            // RFC 4918 §9.3.1: only where nothing is; a server without WebDAV says the same.
+            // RFC 4918 section 9.3.1: MKCOL on an existing resource. A server without WebDAV sends
+            // the same status.
             Err((405, failure)) => match self.stat_path(path).await {
                 Ok((_, EntryKind::Dir)) => Ok(false),
                 _ => Err(failure),

@@ -1,4 +1,4 @@
-//! Ranges of a file, each asked for by a request of its own over a connection that is kept.
+//! Ranges of a file, each fetched by a request of its own over a persistent connection.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,30 +19,30 @@ use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
 use crate::{CopyFailure, Exit};
 
-/// Most bytes that one of several connections is asked for at a time.
+/// Most bytes per request when several connections fetch a file.
 const MAX_REQUEST_BYTES: u64 = 32 << 20;
-/// Smallest piece that is worth a request towards the end of a file, bytes.
+/// Fewest bytes per request, towards the end of a file.
 pub(super) const MIN_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A file at a server, of which is known what was last seen of it.
+/// A file at a server, with its facts when it was last examined.
 #[derive(Debug)]
 pub(super) struct HttpFile {
     pub(super) origin: HttpOrigin,
     pub(super) settings: TransferSettings,
-    /// Where it is asked for by name.
+    /// URL under which the file was requested, before redirects.
     pub(super) requested_url: HttpUrl,
     pub(super) facts: HttpFileFacts,
-    /// `read http://host/f`
+    /// The operation for messages: `read http://host/f`.
     pub(super) action: String,
-    /// Connections of earlier requests.
+    /// Clients of earlier requests.
     pub(super) idle_clients: Mutex<Vec<HttpClient>>,
-    /// It was found out that the server sends the whole file whatever range is asked for.
+    /// The server was found to send the whole file for any range.
     pub(super) ignores_ranges: AtomicBool,
-    /// One reader takes all, so that it may skip what comes before.
+    /// A single reader fetches all bytes, so it may skip bytes that it does not need.
     pub(super) single_reader: bool,
 }
 
-/// How a file is asked for, and again in one go where the server turns out to send no parts.
+/// Fetches a file. If the server turns out to ignore ranges, fetches the rest again in one request.
 pub(super) fn receive_file(
     mut file: HttpFile,
     sink: &Arc<dyn Sink>,
@@ -66,6 +66,7 @@ pub(super) fn receive_file(
         let plan = PullPlan {
             origin,
             missing,
+            // A share for each stream, so that all of them end at about the same time.
             piece: match settings.streams {
                 1 => u64::MAX,
                 n => (share / n as u64).clamp(MIN_REQUEST_BYTES, MAX_REQUEST_BYTES),
@@ -122,19 +123,19 @@ impl RangeOrigin for HttpFile {
     }
 }
 
-/// The data behind is whole after every statement.
+/// The data is consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// One connection's reader.
+/// Reader of one connection.
 struct HttpRangeReader<'f> {
     file: &'f HttpFile,
     client: Option<HttpClient>,
     body: Option<Box<dyn Read + Send>>,
-    /// Bytes of the piece that are still to come; `None`: until the server ends.
+    /// Bytes of the range that are still to come. `None`: until the server closes.
     remaining: Option<u64>,
 }
 
@@ -148,7 +149,7 @@ impl RangeReader for HttpRangeReader<'_> {
     fn leave_transfer(&mut self) -> Evidence {
         let caller = self.client.take();
         let evidence = caller.as_ref().map(|caller| caller.dialer.leave_transfer());
-        // An unread body closes its connection; the caller makes another one.
+        // An unread body makes ureq close its connection. The client opens another one.
         self.body = None;
         lock(&self.file.idle_clients).extend(caller);
         evidence.unwrap_or_default()
@@ -191,6 +192,8 @@ impl HttpRangeReader<'_> {
         if !whole {
             let last = end.map_or_else(String::new, |end| (end - 1).to_string());
             fields.push(("range", format!("bytes={start}-{last}")));
+            // If-Range makes a changed file come whole with 200 (RFC 9110 section 13.1.5); dates
+            // need the stricter form.
             match (&file.facts.etag, &file.facts.modified) {
                 (Some(etag), _) => fields.push(("if-range", etag.clone())),
                 (None, Some(modified)) => fields.push(("if-unmodified-since", modified.clone())),
@@ -204,7 +207,8 @@ impl HttpRangeReader<'_> {
         }
     }
 
-    /// Asks where the last redirect led, and where the file is named if that is no longer right.
+    /// Requests the URL where the last redirect led. If that URL has expired, requests the original
+    /// one.
     fn send(&mut self, fields: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
         let file = self.file;
         let Some(caller) = &mut self.client else {
@@ -220,6 +224,7 @@ impl HttpRangeReader<'_> {
             caller.send(&ask, HttpRequestBody::Empty)
         };
         let reply = ask(&file.facts.url)?;
+        // Signed URLs behind a redirect expire; the original URL redirects to a fresh one.
         let expired = matches!(reply.status(), 401 | 403 | 404 | 410);
         if !expired || file.facts.url == file.requested_url {
             return Ok(reply);
@@ -228,7 +233,7 @@ impl HttpRangeReader<'_> {
         ask(&file.requested_url)
     }
 
-    /// The body of an answer, if it is that of the file which was seen, and of the range.
+    /// Accepts a response if its body belongs to the known file and the requested range.
     fn accept_response(
         &mut self,
         reply: HttpResponse,
@@ -246,6 +251,7 @@ impl HttpRangeReader<'_> {
                 "the file changed while it was copied; start over",
             );
         }
+        // A compressed body has other lengths and offsets than the file.
         let coding = reply.header("content-encoding").unwrap_or("identity");
         if file.facts.size.is_some() && !coding.eq_ignore_ascii_case("identity") {
             return failed(
@@ -282,7 +288,8 @@ impl HttpRangeReader<'_> {
         self.accept_whole_file(reply, start, end)
     }
 
-    /// The whole file came. That is no answer to a range, unless it is one's own business to skip.
+    /// Handles a response with the whole file. It answers a range request only if this is the
+    /// single reader, which may skip bytes.
     fn accept_whole_file(
         &mut self,
         reply: HttpResponse,
@@ -320,8 +327,8 @@ impl HttpRangeReader<'_> {
         }
     }
 
-    /// All bytes of the piece are here: what follows must be the end, unless they are the beginning of a
-    /// whole file.
+    /// All bytes of the range have arrived. The body must end here, unless the response is a whole
+    /// file.
     fn check_body_end(&mut self) -> io::Result<()> {
         if let Some(mut body) = self.body.take()
             && !self.file.single_reader

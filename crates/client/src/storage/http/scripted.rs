@@ -1,4 +1,4 @@
-//! An HTTP server for tests, which answers as a function says.
+//! A test HTTP server whose responses are computed by a function.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use proto::ranges::ByteRange;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReceivedRequest {
     pub(super) method: String,
     /// Path and query.
     pub(super) path: String,
-    /// Lower-case names.
+    /// Header names are in lower case.
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
     /// Number of the connection, from 0.
@@ -25,7 +25,7 @@ impl ReceivedRequest {
         named.map(|(_, value)| value.as_str())
     }
 
-    /// Of how many bytes the Range field asks which.
+    /// The range that the Range header requests of a file of `size` bytes.
     pub(super) fn range(&self, size: u64) -> Option<ByteRange> {
         let (first, last) = self
             .header("range")?
@@ -38,15 +38,15 @@ impl ReceivedRequest {
 
 type ResponseScript = dyn Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync;
 
-/// Listens as long as it lives.
+/// Listens until dropped.
 pub(super) struct ScriptedHttpServer {
     pub(super) address: SocketAddr,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl ScriptedHttpServer {
-    /// Answers each request with what `script` gives: the bytes of the answer as they are to be sent.
-    /// After an empty one the connection is closed.
+    /// Sends the bytes that `script` returns for each request. After an empty response the
+    /// connection is closed.
     pub(super) fn start(
         script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
@@ -58,7 +58,7 @@ impl ScriptedHttpServer {
             for (number, stream) in listener.incoming().enumerate() {
                 let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
                 std::thread::spawn(move || {
-                    // A client that has enough may close at any time.
+                    // Errors are ignored: a client may close at any time.
                     let _ = stream.and_then(|stream| serve(stream, number, &seen, &*script));
                 });
             }
@@ -146,7 +146,7 @@ fn read_chunked_body(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u
     }
 }
 
-/// An answer with these fields and this body.
+/// A response with these headers and this body.
 pub(super) fn response(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in fields {
@@ -156,7 +156,7 @@ pub(super) fn response(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Ve
     [text.as_bytes(), body].concat()
 }
 
-/// An answer without its body: to HEAD.
+/// A response to HEAD, without its body.
 pub(super) fn head_response(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n");
     for (name, value) in fields {
@@ -166,7 +166,7 @@ pub(super) fn head_response(status: &str, fields: &[(&str, &str)], length: usize
     text.into_bytes()
 }
 
-/// Answer of a good server about a file.
+/// The response of a well-behaved server for a file.
 pub(super) fn file_response(
     asked: &ReceivedRequest,
     body: &[u8],

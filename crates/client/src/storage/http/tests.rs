@@ -56,7 +56,7 @@ fn spec(size: Option<u64>, streams: u32) -> TransferSpec {
     }
 }
 
-/// Bytes that a fetch brought, and ranges that the control says were stored.
+/// Result of a fetch, the fetched bytes, and the stored ranges according to the control.
 async fn fetched(
     url: &str,
     spec: &TransferSpec,
@@ -166,7 +166,7 @@ async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
     assert!(end > 900_000 && end < 1_000_000, "{end}");
 }
 
-/// How a fetch fails of a server that answers GET so.
+/// The failure of a fetch from a server that answers GET with `script`.
 async fn failure_of(
     script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
 ) -> CopyFailure {
@@ -263,7 +263,7 @@ async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
             .iter()
             .all(|a| a.header("authorization").is_none())
     );
-    // The bytes are asked for where the file is.
+    // The bytes are requested directly from the redirect's target.
     assert_eq!(server.requests().len(), 1);
     assert!(other.requests().iter().all(|a| a.path == "/real?sig=abc"));
 }

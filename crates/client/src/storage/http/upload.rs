@@ -1,4 +1,4 @@
-//! PUT: a whole file, from its first byte to its last.
+//! PUT of a whole file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,11 @@ use crate::transfer::outcome::pull_failure;
 use crate::{CopyFailure, Exit};
 use data::error::DataError;
 
-/// Bodies from this size on wait for the server's consent (RFC 9110 §10.1.1), bytes: a refusal then costs no upload.
+/// Size from which a body waits for 100 Continue (RFC 9110 section 10.1.1), bytes. A refusal then
+/// costs no upload.
 const EXPECT_CONTINUE_FROM: u64 = 1 << 20;
 
-/// A failure on either side.
+/// A failure of the local transfer or of the server.
 enum PutError {
     Data(DataError),
     Refused(CopyFailure),
@@ -33,7 +34,7 @@ impl From<DataError> for PutError {
 /// Sends the file, or the part of it that `spec` names.
 ///
 /// # Errors
-/// The refusal by its class; `Local` for the source's errors.
+/// The refusal by its class. `Local` for errors of the source.
 pub(super) fn put(
     caller: &mut HttpClient,
     target: &HttpUrl,

@@ -1,5 +1,4 @@
-//! A WebDAV server for tests, which keeps its files in memory: what it does can be watched and
-//! disturbed.
+//! A test WebDAV server with files in memory and injected faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +12,7 @@ use proto::checksum::ChecksumAlgorithm;
 
 use super::scripted::{ReceivedRequest, ScriptedHttpServer, head_response, response};
 
-/// Listens as long as it lives.
+/// Listens until dropped.
 pub(crate) struct WebDavServer {
     scripted: ScriptedHttpServer,
     state: Arc<Mutex<WebDavState>>,
@@ -21,21 +20,21 @@ pub(crate) struct WebDavServer {
 
 #[derive(Default)]
 struct WebDavState {
-    /// By their paths, decoded and without a slash at the end.
+    /// By decoded path without a trailing slash.
     files: BTreeMap<Vec<u8>, WebDavFile>,
-    /// The same; the root is none of them.
+    /// Likewise. The root is not included.
     directories: BTreeSet<Vec<u8>>,
-    /// Files that were stored so far.
+    /// Number of files stored so far, used as version.
     versions: u32,
-    /// The next answers with longer bodies are cut off after so many bytes of them.
+    /// The next responses are cut off after so many bytes, if their bodies are longer.
     cut_after: Vec<usize>,
-    /// Each file becomes another one once so many bytes of it were sent.
+    /// Each file is replaced once so many bytes were sent.
     change_after: Option<u64>,
-    /// The whole file is sent whatever range is asked for.
+    /// The whole file is sent for any range.
     ignores_ranges: bool,
-    /// Neither sums nor entity tags are told.
+    /// Neither digests nor entity tags are sent.
     omits_digests: bool,
-    /// The sums told are of other bytes.
+    /// The digests sent are of other bytes.
     wrong_digests: bool,
     /// Bytes of files that were sent.
     sent: u64,
@@ -47,7 +46,7 @@ struct WebDavFile {
 }
 
 impl WebDavServer {
-    /// An empty one.
+    /// An empty server.
     pub(crate) fn start() -> Self {
         let state = Arc::<Mutex<WebDavState>>::default();
         let shared = Arc::clone(&state);
@@ -55,17 +54,17 @@ impl WebDavServer {
         Self { scripted, state }
     }
 
-    /// The URL of a path, which needs no encoding.
+    /// The URL of a path that needs no encoding.
     pub(crate) fn url(&self, path: &str) -> String {
         self.scripted.url(path)
     }
 
-    /// Stores a file in a directory that exists.
+    /// Stores a file in an existing directory.
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
         lock(&self.state).store(path.as_bytes(), bytes.to_vec());
     }
 
-    /// The bytes of a file, if it is there.
+    /// The bytes of a file, if it exists.
     pub(crate) fn get(&self, path: &str) -> Option<Vec<u8>> {
         let state = lock(&self.state);
         let stored = state.files.get(path.as_bytes())?;
@@ -81,24 +80,24 @@ impl WebDavServer {
             .collect()
     }
 
-    /// Bytes of files that were sent so far, headers not counted.
+    /// Bytes of files sent so far, without headers.
     pub(crate) fn sent(&self) -> u64 {
         lock(&self.state).sent
     }
 
-    /// Connections that were made so far.
+    /// Connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         let asked = self.scripted.requests();
         let numbers: BTreeSet<_> = asked.iter().map(|asked| asked.connection).collect();
         numbers.len()
     }
 
-    /// Cuts the next answers off, one for each length in bytes.
+    /// Cuts off the next responses, one for each length in bytes.
     pub(crate) fn break_after(&self, lengths: &[usize]) {
         lock(&self.state).cut_after = lengths.to_vec();
     }
 
-    /// Replaces what is read once so many bytes were sent.
+    /// Replaces the file that is being read once so many bytes were sent.
     pub(crate) fn change_after(&self, sent: u64) {
         lock(&self.state).change_after = Some(sent);
     }
@@ -108,12 +107,12 @@ impl WebDavServer {
         lock(&self.state).ignores_ranges = true;
     }
 
-    /// Tells neither sums nor entity tags from now on.
+    /// Sends neither digests nor entity tags from now on.
     pub(crate) fn omit_digests_and_etags(&self) {
         lock(&self.state).omits_digests = true;
     }
 
-    /// Tells wrong sums from now on.
+    /// Sends wrong digests from now on.
     pub(crate) fn send_wrong_digests(&self) {
         lock(&self.state).wrong_digests = true;
     }
@@ -123,7 +122,7 @@ fn lock(state: &Mutex<WebDavState>) -> MutexGuard<'_, WebDavState> {
     state.lock().unwrap()
 }
 
-/// The path of a URL or of a request's target, without the slash at its end.
+/// The path of a URL or of a request target, without a trailing slash.
 fn decoded_path(uri: &str) -> Vec<u8> {
     let path = uri.split_once("://").map_or(uri, |(_, rest)| {
         rest.find('/').map_or("/", |slash| &rest[slash..])
@@ -197,7 +196,7 @@ impl WebDavState {
         self.files.insert(path.to_vec(), stored);
     }
 
-    /// Only of files: nothing moves directories here.
+    /// Renames files only; no test moves directories.
     fn rename(&mut self, asked: &ReceivedRequest, from: &[u8]) -> Vec<u8> {
         let to = decoded_path(asked.header("destination").unwrap_or_default());
         if self.is_directory(&to) || !self.is_directory(parent(&to)) {
@@ -215,7 +214,8 @@ impl WebDavState {
         }
     }
 
-    /// RFC 9110 §13, §14 and RFC 9530 of one file.
+    /// GET and HEAD of one file with conditions and ranges (RFC 9110 sections 13 and 14) and
+    /// digests (RFC 9530).
     fn send(&mut self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let stored = &self.files[path];
         let (bytes, version) = (Arc::clone(&stored.bytes), stored.version);
@@ -246,7 +246,7 @@ impl WebDavState {
         }
         if asked.method == "HEAD" {
             let all = head_response("200 OK", &fields, bytes.len());
-            // Apache tells no length of empty files.
+            // Apache sends no length for empty files.
             let told = String::from_utf8(all).unwrap();
             return told.replace("Content-Length: 0\r\n", "").into_bytes();
         }
@@ -283,7 +283,7 @@ impl WebDavState {
         reply
     }
 
-    /// RFC 4918 §9.1, as deep as one level.
+    /// PROPFIND (RFC 4918 section 9.1) with depth 0 or 1.
     fn propfind(&self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let mut text = "<?xml version=\"1.0\"?><D:multistatus xmlns:D=\"DAV:\">".to_owned();
         let deep = asked.header("depth") == Some("1");
@@ -319,7 +319,7 @@ fn push_resource(text: &mut String, path: &[u8], facts: &str) {
     );
 }
 
-/// The value of Repr-Digest.
+/// The value of the Repr-Digest header.
 fn digest(bytes: &[u8]) -> String {
     let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Sha256);
     digest.update(bytes);

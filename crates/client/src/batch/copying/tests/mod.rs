@@ -1,4 +1,4 @@
-//! The one way for a copy, over storages in memory that do as they are told.
+//! The copy engine over in-memory storages with injected faults.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -10,13 +10,13 @@ use crate::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, VerifyMode}
 
 mod web;
 
-/// Length of a file that takes many steps.
+/// Length of a file that takes many write steps.
 const LENGTH: usize = 8 << 20;
 
 #[derive(Default)]
 struct RecordedWarnings(Mutex<Vec<String>>);
 
-/// The sizes of the files that began to move.
+/// Sizes of the files whose transfer began.
 #[derive(Default)]
 struct StartedSizes(Mutex<Vec<Option<u64>>>);
 
@@ -51,7 +51,7 @@ fn retrying() -> CopyOptions {
     }
 }
 
-/// Shelves of this test alone: full of one file, and empty.
+/// Stores that only this test uses: one with the file `/f`, one empty.
 fn shelves(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
     let (from, to) = (format!("{test}.from"), format!("{test}.to"));
     let (from, to) = (MemoryStore::named(&from), MemoryStore::named(&to));
@@ -164,7 +164,7 @@ async fn an_upload_that_breaks_goes_on_in_a_later_run() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(to.get("/f") == Some(bytes));
     assert!(to.moved() < LENGTH as u64 + (2 << 20), "{}", to.moved());
-    // Once more: it is there.
+    // A third run finds the file in place.
     let before = to.moved();
     let (summary, _) = copy(&from, "memory://up.to/f", &resuming).await;
     assert_eq!((summary.exit, summary.bytes), (Exit::Done, 0));
@@ -200,7 +200,7 @@ async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
         assert_eq!(to.get("/f"), None);
     }
     assert!(!dir.path().join("f").exists());
-    // One that sums nothing is believed.
+    // A source without checksums is trusted.
     from.remove_capabilities();
     let (summary, _) = copy(
         "memory://garbled.from/f",
@@ -316,7 +316,7 @@ async fn a_copy_within_this_machine_is_verified_resumed_and_keeps_its_time() {
     let bytes = content(3, LENGTH);
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     std::fs::write(&from, &bytes).unwrap();
-    // What a run that was killed has left: a good beginning, and something else.
+    // State left by a killed run: correct bytes, then wrong ones.
     let mut left = bytes[..6 << 20].to_vec();
     left[5 << 20..].fill(0);
     std::fs::write(dir.path().join("to.longhaul-partial"), &left).unwrap();

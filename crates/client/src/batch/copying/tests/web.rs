@@ -1,4 +1,4 @@
-//! The one way for a copy, over a web server that does as it is told.
+//! The copy engine over a WebDAV server with injected faults.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::storage::memory::MemoryStore;
 use crate::storage::webdav::WebDavServer;
 use crate::{CopyOptions, Exit, Parallelism};
 
-/// Bytes that may be sent again after a break: those that were on their way.
+/// Bytes in flight at a break, which may be sent again.
 const LOST: u64 = 1 << 20;
 
 /// A server with the file `/f`.
@@ -47,7 +47,7 @@ async fn several_connections_bring_one_file_and_its_sum_is_compared() {
     assert_eq!((summary.verified.as_str(), warnings.len()), ("sha256", 0));
     assert!(std::fs::read(&here).unwrap() == bytes);
     assert_eq!(server.sent(), LENGTH as u64);
-    // One of them was there before, to look.
+    // One of them was opened before, for HEAD.
     assert!(
         (4..=6).contains(&server.connections()),
         "{}",
@@ -74,7 +74,7 @@ async fn a_get_that_breaks_goes_on_and_moves_nothing_twice() {
         assert_eq!(summary.verified, "sha256");
         assert!(std::fs::read(&here).unwrap() == bytes);
         assert_eq!(names(dir.path()), ["f"]);
-        // Several streams stop in the middle of what they were asked.
+        // With several streams, each break loses the rest of the ranges that were requested.
         let most = LENGTH as u64 + LOST + if streams > 1 { 6 << 20 } else { 0 };
         assert!(server.sent() < most, "{streams}: {}", server.sent());
         assert!(summary.bytes < LENGTH as u64 + LOST, "{}", summary.bytes);
