@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_renamed_meanwhile_is_not_taken_for_the_one_in_its_place() {
+    fn a_renamed_file_is_not_mistaken_for_its_successor() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let first = own(&path);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_not_followed_and_others_see_nothing() {
+    fn links_are_not_followed_and_new_files_are_private() {
         let dir = tempfile::tempdir().unwrap();
         let (path, link) = (dir.path().join("f"), dir.path().join("l"));
         fs::write(&path, "kept").unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_something_goes_with_its_owner() {
+    fn a_lock_file_is_removed_with_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let stand = LockFile::new(path.clone(), own(&path));

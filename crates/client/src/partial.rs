@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn partial_names_are_hashed_when_too_long() {
         assert_eq!(partial_name(b"a b"), b"a b.longhaul-partial");
         assert_eq!(partial_path(b"/d/\xff"), b"/d/\xff.longhaul-partial");
         let long = partial_path(&[b"/d/", [b'x'; 250].as_slice()].concat());
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_directory_is_named() {
+    fn the_error_names_a_missing_directory() {
         let dir = tempfile::tempdir().unwrap();
         let failure = WriteTarget::for_path(&dir.path().join("none/f")).unwrap_err();
         assert_eq!(failure.exit, Exit::Local);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn becomes_whole_with_time_and_permissions() {
+    fn a_finished_file_gets_time_permissions_and_final_name() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let destination = dir.path().join("f");
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_files_are_private_and_finished_ones_never_setuid() {
+    fn partial_files_are_private_and_finished_files_not_setuid() {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         fs::write(&old, "old").unwrap();
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_the_partial_name_meanwhile_is_not_put_in_place() {
+    fn a_foreign_file_under_the_partial_name_is_not_renamed() {
         let dir = tempfile::tempdir().unwrap();
         let partial = partial_at(&dir.path().join("f"));
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_file_that_is_replaced_after_the_sync_leaves_the_destination_as_it_was() {
+    fn a_partial_file_replaced_after_the_sync_leaves_the_destination_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let partial = partial_at(&dir.path().join("f"));
         fs::write(&partial.destination, "old").unwrap();
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_file_can_have_is_refused_before_anything_moves() {
+    fn too_long_names_are_refused_before_the_transfer() {
         let dir = tempfile::tempdir().unwrap();
         let failure = WriteTarget::for_path(&dir.path().join("x".repeat(256))).unwrap_err();
         assert_eq!(failure.exit, Exit::Local);
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_unfinished_files_are_known() {
+    fn names_of_unfinished_files_are_recognized() {
         for name in [&b"a"[..], b"a.longhaul-partial", &[b'x'; 250]] {
             assert!(companion_names(name).iter().all(|name| is_unfinished(name)));
         }

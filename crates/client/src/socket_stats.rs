@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn each_direction_has_its_buffer_and_its_window() {
+    fn buffer_and_window_depend_on_the_direction() {
         let sender = sample(5001, 0);
         assert_eq!((buffer(&sender), window(&sender.info)), (300, 10_000));
         let receiver = sample(1, 5000);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_senders_kernel_tells_what_it_waits_for() {
+    fn the_limiter_of_a_sender_comes_from_its_kernels_accounting() {
         let with = |rwnd, sndbuf, retransmits| {
             let mut one = sample(5001, 0);
             one.info.busy_us = 100;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_sees_its_own_store() {
+    fn a_receiver_with_full_buffers_is_limited_by_its_store() {
         let with = |queued| {
             let mut one = sample(1, 5000);
             one.memory.rmem_alloc = queued;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_nobodys_before_a_byte_moved() {
+    fn a_connection_has_no_role_before_a_byte_moved() {
         let fresh = sample(1, 0);
         assert_eq!(role(&fresh.info), None);
         assert_eq!(buffer(&fresh), 0);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_are_there_decide_whatever_else_is_so() {
+    fn available_checksums_decide_the_comparison() {
         for (disputed, required) in [(false, false), (true, false), (false, true)] {
             let same = compared(disputed, required, Ok("ab"));
             assert_eq!(same, Ok(ComparisonResult::Same));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_sum_is_made_up_for_by_the_size_only_where_nothing_speaks_against_it() {
+    fn sizes_replace_a_missing_checksum_only_for_confirmed_optional_checks() {
         let missing = || Err(CopyFailure::new(Exit::Protocol, "no CKSM"));
         let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, missing()) else {
             panic!("sizes have to do");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn cheapest_that_all_have() {
+    fn auto_chooses_the_cheapest_common_algorithm() {
         let globus = server(
             &[
                 ChecksumAlgorithm::Md5,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_servers_sum_whole_files_only() {
+    fn whole_file_algorithms_do_not_verify_parts() {
         let plain = server(&[], &[ChecksumAlgorithm::Md5]);
         assert_eq!(
             chosen(VerifyMode::Auto, &[&plain], true),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn named_algorithm_or_nothing() {
+    fn a_named_algorithm_has_no_fallback() {
         let globus = server(&[ChecksumAlgorithm::Md5], &[]);
         assert_eq!(
             chosen(VerifyMode::With(ChecksumAlgorithm::Md5), &[&globus], true),
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn mismatch_is_an_integrity_failure() {
+    fn a_checksum_mismatch_is_an_integrity_failure() {
         assert_eq!(
             compare_checksums(ChecksumAlgorithm::Md5, "AB", "ab", "x"),
             Ok(())

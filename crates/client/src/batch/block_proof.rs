@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_those_with_doubtful_bytes() {
+    fn only_blocks_with_doubtful_bytes_are_compared() {
         let doubt = ranges(&[(1, 2), (3, 4), (300 * KIB, 600 * KIB)]);
         let found = blocks_to_compare(&doubt, 600 * KIB, 128);
         let wanted = [(0, 256), (256, 512), (512, 600)].map(|(a, b)| (a * KIB, b * KIB));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn much_doubt_is_cut_into_larger_blocks_and_too_much_is_left() {
+    fn many_doubtful_bytes_use_larger_blocks_up_to_a_limit() {
         let found = blocks_to_compare(&ranges(&[(0, 64 * MIB)]), 64 * MIB, 128);
         assert_eq!((found.len(), found[0].len()), (128, 512 * KIB));
         // Spread over more blocks than allowed: the last ones are compared.
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_wide_gaps_their_starts_are_looked_at() {
+    fn only_the_starts_of_wide_gaps_are_compared() {
         let safe = ranges(&[(0, MIB), (1000 * MIB, 1001 * MIB)]);
         let doubt = doubtful_ranges(&safe, 2000 * MIB);
         let wanted = [(MIB, 129 * MIB), (1001 * MIB, 1129 * MIB)];
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_whole_file_is_left_to_be_confirmed() {
+    fn the_tail_of_a_complete_file_is_sent_again() {
         let left = |safe: &[(u64, u64)], size| {
             let mut safe = ranges(safe);
             exclude_tail(&mut safe, Some(size));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn blocks_that_are_the_same_are_kept_and_the_others_are_not() {
+    async fn only_blocks_with_equal_checksums_are_kept() {
         let size = usize::try_from(4 * MIN_BLOCK + 10).unwrap();
         let source: Vec<u8> = (0..=250).cycle().take(size).collect();
         let mut copy = source.clone();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_connection_keeps_what_arrived() {
+    fn a_lost_connection_keeps_the_bytes_that_arrived() {
         let said = TransferConfirmation::default();
         for judged in [false, true] {
             assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_takes_back_what_nothing_will_judge() {
+    fn a_refusal_drops_bytes_that_no_checksum_will_verify() {
         let said = TransferConfirmation::default();
         said.mark_refused();
         let sums = kept("10-60", &said, true);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bytes_without_a_226_are_not_a_file() {
+    fn all_bytes_without_a_226_are_not_a_complete_file() {
         let said = TransferConfirmation::default();
         assert_eq!(
             kept("10-100", &said, false),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_ended_with_226_survive_the_refusal_of_another() {
+    fn chunks_confirmed_by_226_survive_the_refusal_of_another_chunk() {
         let said = TransferConfirmation::default();
         said.confirm_range(10, 40);
         said.mark_refused();

@@ -207,7 +207,7 @@ mod tests {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
 
     #[test]
-    fn what_is_not_on_disk_when_the_disk_refuses_cannot_be_proved_later() {
+    fn unsynced_bytes_are_removed_after_a_disk_error() {
         let dir = tempfile::tempdir().unwrap();
         let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
             panic!("a regular file is written aside");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_when_the_disk_refuses_is_read_from_the_disk_again() {
+    fn synced_bytes_leave_the_page_cache_after_a_disk_error() {
         // Not in /tmp, which is often a tmpfs.
         let here = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(directory_of(&here)).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_upload_whose_journal_cannot_be_written_leaves_no_older_one() {
+    async fn a_journal_that_cannot_be_replaced_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let identity = CopyIdentity {

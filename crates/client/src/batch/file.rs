@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_file_differs_by_size_or_by_being_older() {
+    fn a_warning_names_existing_files_of_another_size_or_older_time() {
         let facts = |size, modified| SourceFacts {
             size,
             modified: modified_at(modified),

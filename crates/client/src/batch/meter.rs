@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_outlive_files_and_count_every_attempt() {
+    fn totals_include_finished_files_and_every_attempt() {
         let meter = Arc::new(BatchMeter::default());
         let one = meter.begin_file("one".to_owned());
         let told = Arc::new(AtomicU64::new(100));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_before_it_began_moved_nothing() {
+    fn an_attempt_refused_before_it_began_counts_no_bytes() {
         let meter = Arc::new(BatchMeter::default());
         let one = meter.begin_file("one".to_owned());
         one.begin_attempt(
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decided_about_streams_outlives_the_attempt_and_the_file() {
+    fn decisions_are_kept_after_the_attempt_and_the_file_end() {
         let meter = Arc::new(BatchMeter::default());
         let one = meter.begin_file("one".to_owned());
         let reasons = || -> Vec<String> {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_better_asked_with_care_is_remembered() {
+    async fn the_pool_remembers_servers_that_fail_at_pipelining() {
         let mut careful = login_script();
         careful[0] = ScriptedAction::SendLine(LONGHAUL_GREETING);
         let at_once = pipelined_login_script("500 what?", &[]);

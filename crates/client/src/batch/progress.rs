@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_near_the_one_that_is_allowed_is_limited_by_it() {
+    fn a_rate_near_the_limit_is_attributed_to_the_limit() {
         let begun = Instant::now();
         let after = |ms| begun + Duration::from_millis(ms);
         let mut samples = ProgressSampler::default();

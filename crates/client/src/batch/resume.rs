@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn journal_of_the_same_copy_counts() {
+    fn a_journal_of_the_same_copy_is_used() {
         assert_eq!(
             safe(claimed(Some((identity(false), (10, 20))), 30)),
             "10-20"
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_sources_do_not() {
+    fn a_journal_of_a_changed_source_is_not_used() {
         for change in [
             |i: &mut CopyIdentity| i.size = Some(101),
             |i: &mut CopyIdentity| i.modified = Some(6),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_used() {
+    fn a_partial_file_that_does_not_fit_its_journal_is_not_used() {
         assert!(claimed(Some((identity(false), (0, 20))), 10).is_err());
         assert!(claimed(Some((identity(true), (0, 20))), 101).is_err());
         assert!(claimed(None, 101).is_err());
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reboot_only_synced_bytes_count_and_the_rest_is_to_be_proved() {
+    fn after_a_reboot_only_synced_bytes_are_safe() {
         let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unsynced.to_string());
         let claim = claimed_after_a_reboot(false, 90).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-60".to_owned()));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_the_part_is_no_part() {
+    fn a_partial_file_longer_than_the_part_is_not_used() {
         let part = CopyIdentity {
             part: Some((10, 20)),
             ..identity(false)
@@ -411,14 +411,14 @@ mod tests {
     }
 
     #[test]
-    fn without_journal_the_prefix_is_only_a_claim() {
+    fn without_a_journal_the_whole_partial_file_is_claimed() {
         let claim = claimed(None, 30).unwrap();
         assert!(!claim.has_journal);
         assert_eq!(claim.safe.to_string(), "0-30");
     }
 
     #[test]
-    fn what_a_server_refused_is_not_proved_by_its_memory() {
+    fn a_refusal_is_recorded_even_without_safe_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         // Holds even if nothing was safe.

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_mean_nothing_are_no_stall() {
+    fn inconclusive_lengths_are_not_a_stall() {
         for lengths in [
             [0, 0, 0, 0, 0, 0],
             [50, 5, 5, 5, 5, 5],

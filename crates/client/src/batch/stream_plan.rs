@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_adapts_goes_on_from_what_experience_says() {
+    fn an_adapting_sender_starts_with_the_prior_and_may_add_streams() {
         let lanes = auto(1 << 30, OURS);
         assert_eq!(
             (lanes.streams, lanes.max_streams, lanes.chunks),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_at_once_has_one_stream() {
+    fn small_files_local_copies_and_servers_without_mode_e_use_one_stream() {
         let short = EndpointAbilities {
             rtt: Duration::from_millis(1),
             ..OURS
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_tell_where_the_sender_cannot_be_looked_at() {
+    fn large_files_of_other_servers_are_probed_in_chunks() {
         let foreign = EndpointAbilities {
             adapts_streams: false,
             ..OURS
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_share_a_file_do_not_store_it_in_order() {
+    fn copies_by_several_threads_are_not_stored_in_order() {
         let lanes = |parallelism, mode, sequential| {
             let options = CopyOptions {
                 parallelism,
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn never_more_than_the_user_allows() {
+    fn max_streams_bounds_every_policy() {
         let options = CopyOptions {
             max_streams: 2,
             ..options()
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_modes_need_servers_that_take_chunks() {
+    fn chunk_modes_need_servers_that_support_ranges() {
         let whole = EndpointAbilities {
             takes_chunks: false,
             ..OURS
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_inside_the_file() {
+    fn parts_inside_the_file_are_accepted() {
         let whole = span(None, None).unwrap();
         assert_eq!(
             (whole.part, whole.size, whole.origin()),
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_end_is_refused() {
+    fn parts_beyond_the_end_are_refused() {
         for (offset, length) in [(Some(101), None), (Some(90), Some(11)), (None, Some(101))] {
             assert_eq!(span(offset, length).unwrap_err().exit, Exit::Usage);
         }

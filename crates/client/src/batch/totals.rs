@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn classes() {
+    fn the_exit_class_is_that_of_the_failures_or_partial() {
         assert_eq!(tally(&["md5"], &[]).exit, Exit::Done);
         assert_eq!(tally(&["md5"], &[Exit::NotFound]).exit, Exit::Partial);
         assert_eq!(tally(&[], &[Exit::NotFound]).exit, Exit::NotFound);
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn labels() {
+    fn the_verification_label_is_mixed_when_files_differ() {
         assert_eq!(tally(&[], &[]).verified, "none");
         assert_eq!(tally(&["md5", "md5"], &[]).verified, "md5");
         assert_eq!(tally(&["md5", "size", "size"], &[]).verified, "mixed");
     }
 
     #[test]
-    fn a_limit_that_several_files_share_is_what_limits_them() {
+    fn a_rate_limit_shared_by_several_files_is_their_limiter() {
         let mut tally = BatchTotals::default();
         tally.set_rate_limit(Some(4_000));
         for _ in 0..4 {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn sums() {
+    fn totals_add_up_files_failures_and_bytes() {
         let summary = tally(&["md5", "md5"], &[Exit::Local]);
         assert_eq!((summary.files, summary.failed, summary.bytes), (2, 1, 20));
         assert_eq!(summary.goodput_bps, 160.0);

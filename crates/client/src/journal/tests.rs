@@ -45,13 +45,13 @@ fn written(states: &[RangeSet]) -> Vec<u8> {
 }
 
 #[test]
-fn last_state_counts() {
+fn the_last_record_counts() {
     let text = written(&[set(&[(0, 5)]), set(&[(0, 5), (9, 12)])]);
     assert_eq!(last(&text), Some((identity(), set(&[(0, 5), (9, 12)]))));
 }
 
 #[test]
-fn writes_are_spaced() {
+fn journal_writes_are_rate_limited() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
@@ -85,7 +85,7 @@ fn writes_are_spaced() {
 }
 
 #[test]
-fn a_journal_tells_whether_this_machine_was_booted_since() {
+fn a_journal_shows_whether_this_machine_was_rebooted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut state = told(&[(0, 9)]);
@@ -109,7 +109,7 @@ fn a_journal_tells_whether_this_machine_was_booted_since() {
 }
 
 #[test]
-fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
+fn a_lost_server_stays_recorded_for_the_rest_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
@@ -124,7 +124,7 @@ fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
 }
 
 #[test]
-fn synced_ranges_are_forced_to_disk_once() {
+fn the_journal_is_synced_once_for_new_synced_ranges() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal = Journal::start_new(path, identity(), JournalLocation::ThisMachine).unwrap();
@@ -138,7 +138,7 @@ fn synced_ranges_are_forced_to_disk_once() {
 }
 
 #[test]
-fn starting_over_forgets() {
+fn starting_over_removes_the_older_journal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
@@ -162,7 +162,7 @@ fn starting_over_forgets() {
 }
 
 #[test]
-fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
+fn retracted_ranges_also_withdraw_the_in_order_claim() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let in_order = CopyIdentity {
@@ -182,7 +182,7 @@ fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
 }
 
 #[test]
-fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
+fn a_journal_that_cannot_be_retracted_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
@@ -195,7 +195,7 @@ fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
 }
 
 #[test]
-fn nothing_is_read_or_written_through_a_link() {
+fn journals_are_not_read_or_written_through_links() {
     let dir = tempfile::tempdir().unwrap();
     let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));
     let mut journal = Journal::start_new(
@@ -241,7 +241,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_truncation_gives_an_older_state_or_none(
+    fn a_truncated_journal_holds_an_older_state_or_none(
         cuts in proptest::collection::vec((0_u64..1000, 1_u64..1000), 1..12),
     ) {
         let mut states = Vec::new();
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_never_adds_ranges(at in 0_usize..4096, flip in 1_u8..) {
+    fn a_changed_byte_never_adds_safe_ranges(at in 0_usize..4096, flip in 1_u8..) {
         let states = [set(&[(0, 5)]), set(&[(0, 50)]), set(&[(0, 50), (70, 90)])];
         let mut text = written(&states);
         let at = at % text.len();
@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics(text: Vec<u8>) {
+    fn parsing_never_panics(text: Vec<u8>) {
         let _ = parse_journal(&text, None);
     }
 }

@@ -188,7 +188,7 @@ fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
             if !is_link {
                 let message = format!("{}: exists, and is no link", path.display());
                 return Err(CopyFailure::new(Exit::Local, message));
-                }
+            }
             // symlink(2) does not replace, so the old link is removed first.
             fs::remove_file(path).and_then(|()| symlink(target, path))
         }
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_replaces_a_link_and_nothing_else() {
+    fn a_link_replaces_only_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("l");
         make_symlink(Path::new("a"), &at).unwrap();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_it_is_empty_and_is_not_is_read_to_its_end() {
+    fn a_file_with_reported_length_zero_is_read_to_its_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         for content in ["", "x"] {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_whose_entries_cannot_be_seen_is_an_error_and_not_an_empty_one() {
+    fn dangling_links_are_listed_and_missing_directories_fail() {
         let dir = tempfile::tempdir().unwrap();
         symlink("nowhere", dir.path().join("dead")).unwrap();
         let listed = read_directory(dir.path()).unwrap();

@@ -104,7 +104,7 @@ mod tests {
     use crate::storage::conformance::spec;
 
     #[tokio::test]
-    async fn a_source_that_ends_before_its_size_is_no_whole_copy() {
+    async fn a_source_shorter_than_its_size_fails() {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, b"short").unwrap();
         let source = Arc::new(FileSource::new(file, "s").unwrap());

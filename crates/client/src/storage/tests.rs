@@ -23,14 +23,14 @@ async fn named(url: &str) -> Box<dyn Storage> {
 }
 
 #[tokio::test]
-async fn the_files_of_this_machine_conform() {
+async fn local_files_conform() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().as_os_str().as_bytes();
     conformance::check(&mut *open(&StorageId::LocalFiles).await, top).await;
 }
 
 #[tokio::test]
-async fn memory_conforms() {
+async fn in_memory_storages_conform() {
     conformance::check(&mut *named("memory://conforming/").await, b"/").await;
     MemoryStore::named("plain and conforming").remove_capabilities();
     let mut plain = memory::MemoryStorage::open("plain and conforming");

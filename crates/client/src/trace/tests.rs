@@ -17,7 +17,7 @@ fn written(write: impl FnOnce(&TraceFile)) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn two_runs_do_not_write_one_trace() {
+fn a_second_run_cannot_write_the_same_trace() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t");
     let first = TraceFile::create(&path).unwrap();
@@ -28,7 +28,7 @@ fn two_runs_do_not_write_one_trace() {
 }
 
 #[test]
-fn one_line_a_stream_and_one_a_transfer() {
+fn a_sample_has_one_line_per_stream_and_one_per_transfer() {
     let info = TcpInfo {
         bytes_acked: 5_000_000,
         snd_cwnd: 10,
@@ -77,7 +77,7 @@ fn one_line_a_stream_and_one_a_transfer() {
 }
 
 #[test]
-fn a_decision_tells_what_is_done_and_why() {
+fn a_buffer_decision_has_its_change_and_reason() {
     let mut decision = BufferDecision {
         stream: 3,
         at: Duration::from_secs(9),
@@ -102,7 +102,7 @@ fn a_decision_tells_what_is_done_and_why() {
 }
 
 #[test]
-fn a_decision_about_streams_says_which_step_is_taken() {
+fn a_transfer_decision_has_its_change_and_reason() {
     let of = |step| auto::TransferDecision {
         at: Duration::from_secs(9),
         setting: step,

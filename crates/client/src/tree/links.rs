@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trail_knows_the_directories_above() {
+    fn a_directory_chain_contains_its_ancestors() {
         let top = DirectoryChain::root(Some("1".to_owned()));
         let inner = top.child(Some("2".to_owned()), false);
         assert!(inner.contains("1") && inner.contains("2") && !inner.contains("3"));

@@ -46,7 +46,7 @@ fn hostile_names_are_refused() {
 }
 
 #[test]
-fn special_files_are_skipped_and_depth_is_bounded() {
+fn special_files_are_skipped_and_the_depth_is_bounded() {
     let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
     let top = PendingDirectory::default();
@@ -63,7 +63,7 @@ fn special_files_are_skipped_and_depth_is_bounded() {
 }
 
 #[test]
-fn a_directory_that_is_its_own_ancestor_is_a_loop() {
+fn a_directory_that_is_its_own_ancestor_is_skipped() {
     let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
     let top = PendingDirectory::root(Some("u1".to_owned()));
@@ -122,7 +122,7 @@ fn names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn links_are_left_out_unless_asked_for() {
+async fn links_are_skipped_by_default() {
     let dir = linked_tree();
     let tree = walked(dir.path(), SymlinkPolicy::Skip).await;
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
@@ -132,7 +132,7 @@ async fn links_are_left_out_unless_asked_for() {
 }
 
 #[tokio::test]
-async fn followed_links_give_what_they_point_to_and_loops_end() {
+async fn followed_links_copy_their_targets_and_loops_are_skipped() {
     let dir = linked_tree();
     let tree = walked(dir.path(), SymlinkPolicy::Follow).await;
     let found = names(&tree.files);
@@ -167,7 +167,7 @@ async fn copied_links_stay_within_the_tree() {
 
 proptest! {
     #[test]
-    fn accepted_names_stay_below(name: Vec<u8>) {
+    fn accepted_names_stay_below_the_destination(name: Vec<u8>) {
         if check_name(&name).is_ok() {
             let path = join_path(b"/top", &name);
             let path = Path::new(OsStr::from_bytes(&path));

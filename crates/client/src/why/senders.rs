@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limiter_of_most_of_the_time_counts() {
+    fn the_limiter_with_the_longest_time_is_reported() {
         let mut senders = SenderVerdicts::default();
         assert_eq!(senders.limiter(), None);
         let s = Duration::from_secs;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_at_the_end_is_not_said_again() {
+    fn an_unchanged_stream_count_is_not_repeated() {
         let mut senders = SenderVerdicts::default();
         assert_eq!(senders.final_streams_text(4), "");
         senders.add(&verdict(Limiter::Loss, 4, "", None), Duration::ZERO);

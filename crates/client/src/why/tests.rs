@@ -5,7 +5,7 @@ fn seconds(n: u64) -> Duration {
 }
 
 #[test]
-fn names_the_limiter_in_plain_words() {
+fn the_line_explains_the_limiter() {
     let mut account = BatchEvidence::default();
     account.add_transfer(&Evidence {
         bytes: 1_250_000_000,
@@ -31,7 +31,7 @@ fn names_the_limiter_in_plain_words() {
 }
 
 #[test]
-fn third_party_says_that_the_bytes_did_not_pass_here() {
+fn the_line_of_a_third_party_transfer_says_that_the_bytes_did_not_pass_here() {
     let mut account = BatchEvidence::default();
     let one = ThirdPartyStats {
         bytes: 125_000_000,
@@ -61,7 +61,7 @@ fn third_party_says_that_the_bytes_did_not_pass_here() {
 }
 
 #[test]
-fn each_hosts_last_word_is_in_the_line() {
+fn the_last_remark_of_each_host_is_in_the_line() {
     let mut account = BatchEvidence::default();
     let remark = |host: Option<&str>, text: &str| HostRemark {
         host: host.map(str::to_owned),
@@ -110,7 +110,7 @@ fn received(store: u64, wire: u64) -> BatchEvidence {
 }
 
 #[test]
-fn a_gets_limiter_is_the_senders_word() {
+fn the_limiter_of_a_get_is_the_one_that_the_sender_reports() {
     let mut account = received(0, 9);
     assert_eq!(account.limiter_finding(None).name(), "server cap");
     told(&mut account, Some("h:21"), Limiter::Loss, None);
@@ -124,7 +124,7 @@ fn a_gets_limiter_is_the_senders_word() {
 }
 
 #[test]
-fn what_only_the_receiver_sees_counts_before_the_window_that_it_fills() {
+fn a_limiter_seen_only_by_the_receiver_precedes_the_window_that_it_fills() {
     let mut account = received(8, 1);
     told(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
     assert_eq!(account.limiter_finding(None).name(), "store write");
@@ -138,14 +138,14 @@ fn what_only_the_receiver_sees_counts_before_the_window_that_it_fills() {
 }
 
 #[test]
-fn a_sender_that_does_not_know_leaves_it_to_this_ends_figures() {
+fn an_unknown_limiter_of_the_sender_gives_way_to_this_ends_figures() {
     let mut account = received(0, 9);
     told(&mut account, Some("h:21"), Limiter::Unknown, None);
     assert_eq!(account.limiter_finding(None).name(), "server cap");
 }
 
 #[test]
-fn a_put_names_its_own_remedy() {
+fn the_line_of_a_put_names_the_remedy() {
     let mut account = BatchEvidence::default();
     account.add_transfer(&Evidence {
         bytes: 1_250_000_000,
@@ -167,7 +167,7 @@ fn a_put_names_its_own_remedy() {
 }
 
 #[test]
-fn between_servers_the_sending_one_tells() {
+fn the_sending_server_reports_the_limiter_of_a_third_party_transfer() {
     let mut account = BatchEvidence::default();
     account.add_third_party(&ThirdPartyStats {
         bytes: 125_000_000,
@@ -189,7 +189,7 @@ fn between_servers_the_sending_one_tells() {
 }
 
 #[test]
-fn nothing_moved_is_said_to_be_unknown() {
+fn the_limiter_is_unknown_when_nothing_moved() {
     let account = BatchEvidence::default();
     let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "unknown");
@@ -198,7 +198,7 @@ fn nothing_moved_is_said_to_be_unknown() {
 }
 
 #[test]
-fn rate_limit_is_told() {
+fn a_reached_rate_limit_is_the_limiter() {
     let mut account = BatchEvidence::default();
     account.add_transfer(&Evidence {
         bytes: 1_000,

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_resolved_from_the_links_directory() {
+    fn link_targets_are_resolved_from_the_directory_of_the_link() {
         assert_eq!(resolve_link_target(b"/t/a/l", b"../f"), b"/t/f");
         assert_eq!(resolve_link_target(b"/t/l", b"b/./c"), b"/t/b/c");
         assert_eq!(resolve_link_target(b"/l", b"."), b"/");

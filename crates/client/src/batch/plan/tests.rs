@@ -18,7 +18,7 @@ fn destinations(plan: &CopyPlan) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn rules_of_cp() {
+async fn destinations_follow_the_rules_of_cp() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     fs::write(top.join("a"), "1").unwrap();
@@ -49,7 +49,7 @@ async fn rules_of_cp() {
 }
 
 #[tokio::test]
-async fn onto_itself_and_without_r() {
+async fn copies_onto_themselves_and_directories_without_r_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     fs::write(top.join("a"), "1").unwrap();
@@ -69,7 +69,7 @@ async fn onto_itself_and_without_r() {
 }
 
 #[tokio::test]
-async fn trees_keep_their_names() {
+async fn trees_keep_their_relative_paths() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     fs::create_dir_all(top.join("src/sub dir")).unwrap();
@@ -106,7 +106,7 @@ async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
 }
 
 #[tokio::test]
-async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
+async fn conflicts_between_local_files_are_refused_naming_both() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     for path in [
@@ -153,7 +153,7 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
 }
 
 #[test]
-fn remote_files_in_each_others_way_refuse_the_plan_too() {
+fn conflicts_between_remote_files_are_refused() {
     let at = |url: &str| Location::parse(url).unwrap();
     let plan = |items: &[(&str, &str)], directories: &[&str]| CopyPlan {
         items: items
@@ -210,7 +210,7 @@ fn remote_files_in_each_others_way_refuse_the_plan_too() {
 }
 
 #[tokio::test]
-async fn what_would_replace_another_source_refuses_the_plan() {
+async fn a_copy_over_another_source_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     // The tree x/y/x goes to x and overwrites one of its own files.
@@ -227,7 +227,7 @@ async fn what_would_replace_another_source_refuses_the_plan() {
 }
 
 #[tokio::test]
-async fn trees_that_do_not_meet_in_a_file_become_one() {
+async fn trees_without_common_files_are_merged() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     for path in ["p/a/x", "q/a/y", "t/z"] {
@@ -250,7 +250,7 @@ async fn trees_that_do_not_meet_in_a_file_become_one() {
 }
 
 #[test]
-fn remote_places() {
+fn remote_locations_are_compared_by_server_and_normalized_path() {
     let at = |url: &str| Location::parse(url).unwrap();
     assert!(is_same_file(&at("ftp://H/a/../b"), &at("ftp://h//b")));
     assert!(!is_same_file(&at("ftp://h/b"), &at("ftp://h:2121/b")));

@@ -70,7 +70,7 @@ async fn fetched(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept() {
+async fn a_file_is_fetched_over_one_or_several_reused_connections() {
     let body = content(9_000_000);
     let served = Arc::clone(&body);
     let server = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[ETAG]));
@@ -109,7 +109,7 @@ async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
+async fn only_missing_ranges_are_requested_relative_to_the_part() {
     let body = content(100_000);
     let served = Arc::clone(&body);
     let server = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[ETAG]));
@@ -128,7 +128,7 @@ async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
+async fn a_server_without_ranges_is_read_from_the_first_byte() {
     let body = content(5_000_000);
     for told in [true, false] {
         let served = Arc::clone(&body);
@@ -147,7 +147,7 @@ async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
+async fn a_truncated_body_is_a_lost_connection_and_its_bytes_are_kept() {
     let body = content(3_000_000);
     let server = ScriptedHttpServer::start(move |asked| {
         let mut full = file_response(asked, &body, &[ETAG, ("Connection", "close")]);
@@ -185,7 +185,7 @@ async fn failure_of(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_parts_and_changed_files_are_not_taken() {
+async fn wrong_ranges_and_changed_files_are_refused() {
     let partial = |range: &'static str, etag: &'static str| {
         move |_: &ReceivedRequest| {
             let fields = [("Content-Range", range), ("ETag", etag)];
@@ -215,7 +215,7 @@ async fn wrong_parts_and_changed_files_are_not_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_have_their_class() {
+async fn statuses_map_to_exit_classes() {
     for (status, exit, transient) in [
         ("404 Not Found", Exit::NotFound, false),
         ("410 Gone", Exit::NotFound, false),
@@ -242,7 +242,7 @@ async fn refusals_have_their_class() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
+async fn a_login_is_not_sent_to_the_target_of_a_redirect() {
     let body = content(1000);
     let served = Arc::clone(&body);
     let other = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[]));
@@ -269,7 +269,7 @@ async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn circles_of_redirects_end() {
+async fn redirect_loops_end() {
     let server = ScriptedHttpServer::start(|_| response("302 Found", &[("Location", "/f")], b""));
     let (mut http, path) = session(&server.url("/f"));
     let failure = http.stat(&path).await.unwrap_err();
@@ -278,7 +278,7 @@ async fn circles_of_redirects_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn facts_come_from_head_or_from_the_first_byte() {
+async fn facts_come_from_head_or_from_get_of_the_first_byte() {
     let date = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
     let weak = ("ETag", "W/\"x\"");
     let server = ScriptedHttpServer::start(move |asked| {
@@ -302,7 +302,7 @@ async fn facts_come_from_head_or_from_the_first_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_are_those_that_the_server_tells_of_the_whole() {
+async fn checksums_come_from_the_digest_of_the_whole_file() {
     let digest = ("Repr-Digest", "md5=:XUFAKrxLKna5cZ2REBfFkg==:");
     let server = ScriptedHttpServer::start(move |asked| file_response(asked, b"hello", &[digest]));
     let (mut http, path) = session(&server.url("/f"));
@@ -337,7 +337,7 @@ async fn stored(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_put_with_its_length_or_in_chunks() {
+async fn a_file_is_put_with_its_length_or_chunked() {
     let body = content(3_000_000);
     for size in [Some(3_000_000), None] {
         let server = ScriptedHttpServer::start(|_| response("201 Created", &[], b""));
@@ -356,7 +356,7 @@ async fn a_file_is_put_with_its_length_or_in_chunks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_put_is_told_in_plain_words() {
+async fn a_refused_put_is_explained() {
     for (status, exit, word) in [
         ("409 Conflict", Exit::NotFound, "directory above"),
         ("507 Insufficient Storage", Exit::Local, "full"),
@@ -371,7 +371,7 @@ async fn a_refused_put_is_told_in_plain_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_fetch_ends_at_once() {
+async fn a_cancelled_fetch_ends_at_once() {
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);
     let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
@@ -400,7 +400,7 @@ async fn a_stopped_fetch_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn collections_are_listed_made_renamed_and_removed() {
+async fn webdav_lists_creates_renames_and_removes() {
     let listing = "<multistatus xmlns='DAV:'>\
         <response><href>/d/</href><propstat><prop><resourcetype><collection/></resourcetype></prop>\
         <status>HTTP/1.1 200 OK</status></propstat></response>\

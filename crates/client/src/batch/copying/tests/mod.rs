@@ -61,7 +61,7 @@ fn shelves(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn between_two_places_that_know_nothing_of_each_other_the_bytes_pass_here() {
+async fn storages_without_third_party_transfers_are_relayed() {
     let (_, to, bytes) = shelves("relayed");
     let (summary, warnings) = copy(
         "memory://relayed.from/f",
@@ -76,7 +76,7 @@ async fn between_two_places_that_know_nothing_of_each_other_the_bytes_pass_here(
 }
 
 #[tokio::test]
-async fn a_relay_that_breaks_at_either_end_starts_over_and_never_stores_a_part() {
+async fn a_relay_broken_at_either_end_starts_over_and_stores_no_incomplete_file() {
     for (broken, end) in [("relay.breaks.at.source", 0), ("relay.breaks.at.store", 1)] {
         let (from, to, bytes) = shelves(broken);
         [&from, &to][end].break_after(&[3 << 20]);
@@ -97,7 +97,7 @@ async fn a_relay_that_breaks_at_either_end_starts_over_and_never_stores_a_part()
 }
 
 #[tokio::test]
-async fn an_end_of_a_relay_that_waits_for_its_storage_hears_of_the_other_ones_end() {
+async fn a_stalled_side_of_a_relay_ends_when_the_other_side_fails() {
     let (from, to, _) = shelves("silent");
     from.stall_at(2 << 20);
     to.break_after(&[1 << 20]);
@@ -110,7 +110,7 @@ async fn an_end_of_a_relay_that_waits_for_its_storage_hears_of_the_other_ones_en
 }
 
 #[tokio::test]
-async fn a_relay_that_breaks_each_time_is_given_up() {
+async fn a_relay_that_breaks_each_time_fails_after_its_retries() {
     let (from, to) = (
         MemoryStore::named("vain.from"),
         MemoryStore::named("vain.to"),
@@ -127,7 +127,7 @@ async fn a_relay_that_breaks_each_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_download_that_breaks_goes_on_from_what_is_here() {
+async fn an_interrupted_download_continues_from_the_partial_file() {
     let dir = tempfile::tempdir().unwrap();
     let (from, _, bytes) = shelves("down");
     from.break_after(&[3 << 20, 2 << 20]);
@@ -146,7 +146,7 @@ async fn a_download_that_breaks_goes_on_from_what_is_here() {
 }
 
 #[tokio::test]
-async fn an_upload_that_breaks_goes_on_in_a_later_run() {
+async fn an_interrupted_upload_is_resumed_by_a_later_run() {
     let dir = tempfile::tempdir().unwrap();
     let (_, to, bytes) = shelves("up");
     let here = dir.path().join("f");
@@ -172,7 +172,7 @@ async fn an_upload_that_breaks_goes_on_in_a_later_run() {
 }
 
 #[tokio::test]
-async fn a_wrong_byte_is_found_wherever_it_was_stored() {
+async fn a_byte_stored_wrongly_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
     let (_, to, bytes) = shelves("wrong");
     let here = dir.path().join("f");
@@ -189,7 +189,7 @@ async fn a_wrong_byte_is_found_wherever_it_was_stored() {
 }
 
 #[tokio::test]
-async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
+async fn a_byte_changed_in_transit_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to, bytes) = shelves("garbled");
     let here = dir.path().join("f").display().to_string();
@@ -216,7 +216,7 @@ async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
 }
 
 #[tokio::test]
-async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same() {
+async fn a_storage_without_capabilities_gets_its_files_with_a_warning() {
     let (_, to, bytes) = shelves("little");
     to.remove_capabilities();
     let (summary, warnings) =
@@ -238,7 +238,7 @@ async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same()
 }
 
 #[tokio::test]
-async fn trees_and_patterns_are_the_same_everywhere() {
+async fn trees_and_patterns_work_with_every_storage() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("t/a b")).unwrap();
     for name in ["t/one", "t/two.nc", "t/a b/three.nc"] {
@@ -267,7 +267,7 @@ async fn trees_and_patterns_are_the_same_everywhere() {
 }
 
 #[tokio::test]
-async fn a_part_is_as_long_as_it_was_asked_for_wherever_it_goes() {
+async fn the_started_event_has_the_length_of_the_part() {
     let dir = tempfile::tempdir().unwrap();
     let (from, _, _) = shelves("begun");
     let here = dir.path().join("here");
@@ -290,7 +290,7 @@ async fn a_part_is_as_long_as_it_was_asked_for_wherever_it_goes() {
 }
 
 #[tokio::test]
-async fn parts_and_pipes_go_the_same_way() {
+async fn parts_are_copied_to_every_kind_of_destination() {
     let dir = tempfile::tempdir().unwrap();
     let (_, to, bytes) = shelves("parts");
     let part = CopyOptions {
@@ -311,7 +311,7 @@ async fn parts_and_pipes_go_the_same_way() {
 }
 
 #[tokio::test]
-async fn a_copy_within_this_machine_is_verified_resumed_and_keeps_its_time() {
+async fn a_local_copy_is_resumed_verified_and_keeps_the_modification_time() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = content(3, LENGTH);
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));

@@ -37,7 +37,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_connections_bring_one_file_and_its_sum_is_compared() {
+async fn several_connections_fetch_one_file_and_its_digest_is_compared() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
     let here = dir.path().join("f");
@@ -61,7 +61,7 @@ async fn several_connections_bring_one_file_and_its_sum_is_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_that_breaks_goes_on_and_moves_nothing_twice() {
+async fn an_interrupted_get_continues_without_moving_bytes_twice() {
     for streams in [1, 4] {
         let dir = tempfile::tempdir().unwrap();
         let (server, bytes) = server();
@@ -82,7 +82,7 @@ async fn a_get_that_breaks_goes_on_and_moves_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_later_run_goes_on_from_what_is_here() {
+async fn a_later_run_resumes_from_the_partial_file() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
     server.break_after(&[5 << 20]);
@@ -106,7 +106,7 @@ async fn a_later_run_goes_on_from_what_is_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_changes_meanwhile_is_none() {
+async fn a_file_that_changes_during_the_copy_fails() {
     for (plain, streams) in [(false, 1), (false, 4), (true, 1), (true, 4)] {
         let dir = tempfile::tempdir().unwrap();
         let (server, _) = server();
@@ -128,7 +128,7 @@ async fn a_file_that_changes_meanwhile_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ignores_ranges_sends_all_and_what_is_here_is_kept() {
+async fn a_server_that_ignores_ranges_sends_the_whole_file_once_more() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
     server.ignore_ranges();
@@ -143,7 +143,7 @@ async fn a_server_that_ignores_ranges_sends_all_and_what_is_here_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_here_from_and_to_a_web_server_is_verified() {
+async fn relayed_copies_from_and_to_a_web_server_are_verified() {
     let (server, bytes) = server();
     let shelf = MemoryStore::named("web");
     for streams in [1, 4] {
@@ -174,7 +174,7 @@ async fn what_passes_here_from_and_to_a_web_server_is_verified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_sum_is_found_at_either_end() {
+async fn a_wrong_digest_at_either_end_fails() {
     let (server, bytes) = server();
     server.send_wrong_digests();
     let shelf = MemoryStore::named("web.lies");
@@ -194,7 +194,7 @@ async fn a_wrong_sum_is_found_at_either_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_relay_that_breaks_starts_over_and_never_stores_a_part() {
+async fn an_interrupted_relay_starts_over_and_stores_no_incomplete_file() {
     let (server, bytes) = server();
     let shelf = MemoryStore::named("web.breaks");
     server.break_after(&[3 << 20]);
@@ -209,7 +209,7 @@ async fn a_relay_that_breaks_starts_over_and_never_stores_a_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trees_go_up_and_come_back() {
+async fn trees_are_uploaded_and_downloaded() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("t/a b")).unwrap();
     for name in ["t/one", "t/two%41.nc", "t/a b/three?.nc"] {
