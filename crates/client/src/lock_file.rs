@@ -46,12 +46,12 @@ pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
             return Err(io::Error::other("is not a regular file"));
         }
         // Does not wait: a busy file is reported, and --wait polls with its own intervals.
-        let claimed = take_write_lock(&file, WriteLockKind::Exclusive)?;
-        if claimed == WriteLockStatus::Busy {
+        let lock = take_write_lock(&file, WriteLockKind::Exclusive)?;
+        if lock == WriteLockStatus::Busy {
             return Ok(LockedOpen::Busy);
         }
         if path_names_file(path, &file)? {
-            return Ok(match claimed {
+            return Ok(match lock {
                 WriteLockStatus::Unsupported => LockedOpen::Unlocked(file),
                 _ => LockedOpen::Locked(file),
             });
@@ -62,9 +62,9 @@ pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
 
 /// Whether `path` names this very file (device and inode), without following a link.
 pub(crate) fn path_names_file(path: &Path, file: &File) -> io::Result<bool> {
-    let mine = file.metadata()?;
+    let own = file.metadata()?;
     match fs::symlink_metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (mine.dev(), mine.ino())),
+        Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }

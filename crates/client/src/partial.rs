@@ -64,8 +64,8 @@ pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
 /// only copy of its data.
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     let name = name.strip_suffix(JOURNAL_TEMP_SUFFIX).unwrap_or(name);
-    let ends = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
-    ends(PARTIAL) || ends(JOURNAL_SUFFIX)
+    let ends_with = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
+    ends_with(PARTIAL) || ends_with(JOURNAL_SUFFIX)
 }
 
 fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
@@ -159,12 +159,12 @@ impl WriteTarget {
     /// program's output, and may receive more.
     pub(crate) fn stdout() -> Result<Self, CopyFailure> {
         use std::os::fd::AsFd;
-        let direct = || -> io::Result<Self> {
+        let open_stdout = || -> io::Result<Self> {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             let sink = Arc::new(FileSink::sequential(file, "standard output"));
             Ok(Self::Direct { sink })
         };
-        direct().map_err(|e| CopyFailure::new(Exit::Local, format!("standard output: {e}")))
+        open_stdout().map_err(|e| CopyFailure::new(Exit::Local, format!("standard output: {e}")))
     }
 
     /// The way to write `destination`. A symbolic link to a file is followed, so that the rename
@@ -206,13 +206,13 @@ impl PartialFile {
             );
             return Err(local_failure(directory, missing));
         }
-        let sibling = |suffix: &[u8]| {
+        let beside = |suffix: &[u8]| {
             let name = OsString::from_vec(with_suffix(name.as_bytes(), suffix));
             destination.with_file_name(name)
         };
         Ok(Self {
-            path: sibling(PARTIAL),
-            journal: sibling(JOURNAL_SUFFIX),
+            path: beside(PARTIAL),
+            journal: beside(JOURNAL_SUFFIX),
             destination,
         })
     }
@@ -276,7 +276,7 @@ impl PartialFile {
         let mode = match fs::metadata(&self.destination) {
             // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
             // another identity trusted its old content.
-            Ok(replaced) => replaced.permissions().mode() & 0o777,
+            Ok(old_file) => old_file.permissions().mode() & 0o777,
             Err(_) => 0o666 & !umask(),
         };
         // Some file systems have no permissions.

@@ -38,7 +38,7 @@ pub(crate) fn window(info: &TcpInfo) -> u64 {
 /// (tcpi_busy_time, tcpi_rwnd_limited, tcpi_sndbuf_limited). A receiver only sees whether received
 /// bytes wait to be written to the store.
 pub(crate) fn limiter(streams: &[StreamSample]) -> Limiter {
-    match streams.iter().find_map(|one| role(&one.info)) {
+    match streams.iter().find_map(|stream| role(&stream.info)) {
         None => Limiter::Unknown,
         Some(Role::Sender) => sender_limiter(streams),
         Some(Role::Receiver) => receiver_limiter(streams),
@@ -67,9 +67,9 @@ fn sender_limiter(streams: &[StreamSample]) -> Limiter {
 /// not read while it writes. Linux uses about half of the buffer for the window (tcp_adv_win_scale,
 /// tcp(7)).
 fn receiver_limiter(streams: &[StreamSample]) -> Limiter {
-    let waits = |s: &&StreamSample| s.memory.rmem_alloc > s.memory.rcvbuf / 2;
-    let waiting = streams.iter().filter(waits).count();
-    if waiting * 2 > streams.len() {
+    let is_full = |s: &&StreamSample| s.memory.rmem_alloc > s.memory.rcvbuf / 2;
+    let full = streams.iter().filter(is_full).count();
+    if full * 2 > streams.len() {
         Limiter::StoreWrite
     } else {
         Limiter::Unknown
@@ -116,12 +116,12 @@ mod tests {
     #[test]
     fn the_limiter_of_a_sender_comes_from_its_kernels_accounting() {
         let with = |rwnd, sndbuf, retransmits| {
-            let mut one = sample(5001, 0);
-            one.info.busy_us = 100;
-            one.info.rwnd_limited_us = rwnd;
-            one.info.sndbuf_limited_us = sndbuf;
-            one.info.total_retrans = retransmits;
-            limiter(&[one])
+            let mut stream = sample(5001, 0);
+            stream.info.busy_us = 100;
+            stream.info.rwnd_limited_us = rwnd;
+            stream.info.sndbuf_limited_us = sndbuf;
+            stream.info.total_retrans = retransmits;
+            limiter(&[stream])
         };
         assert_eq!(with(60, 10, 3), Limiter::ReceiveWindow);
         assert_eq!(with(10, 60, 3), Limiter::SendBuffer);
@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn a_receiver_with_full_buffers_is_limited_by_its_store() {
         let with = |queued| {
-            let mut one = sample(1, 5000);
-            one.memory.rmem_alloc = queued;
-            one
+            let mut stream = sample(1, 5000);
+            stream.memory.rmem_alloc = queued;
+            stream
         };
         assert_eq!(limiter(&[with(20), with(20), with(0)]), Limiter::StoreWrite);
         assert_eq!(limiter(&[with(20), with(0)]), Limiter::Unknown);

@@ -46,9 +46,9 @@ impl Verification {
 
     /// Name of the comparison when only sizes were compared. If an end does not report its size,
     /// nothing was compared.
-    pub(crate) fn size_label(self, told: bool) -> String {
+    pub(crate) fn size_label(self, has_size: bool) -> String {
         match self {
-            Self::Size | Self::Checksum { .. } if told => Self::Size.label(),
+            Self::Size | Self::Checksum { .. } if has_size => Self::Size.label(),
             _ => Self::ByteCount.label(),
         }
     }
@@ -71,7 +71,7 @@ impl Verification {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChecksumAbility<'a> {
     /// Checksums that the end can provide.
-    pub(crate) sums: &'a AvailableChecksums,
+    pub(crate) checksums: &'a AvailableChecksums,
     /// The copied bytes are the whole file at this end.
     pub(crate) is_whole_file: bool,
 }
@@ -79,8 +79,8 @@ pub(crate) struct ChecksumAbility<'a> {
 impl ChecksumAbility<'_> {
     /// Whether the end can provide this checksum of the copied bytes.
     pub(crate) fn has(&self, algorithm: ChecksumAlgorithm) -> bool {
-        self.sums.ranges.contains(&algorithm)
-            || (self.is_whole_file && self.sums.whole_files.contains(&algorithm))
+        self.checksums.ranges.contains(&algorithm)
+            || (self.is_whole_file && self.checksums.whole_files.contains(&algorithm))
     }
 }
 
@@ -89,11 +89,11 @@ impl ChecksumAbility<'_> {
 /// # Errors
 /// `Protocol` if an end lacks the algorithm that the user named.
 pub(crate) fn choose_verification(
-    wish: VerifyMode,
+    requested: VerifyMode,
     ends: &[ChecksumAbility<'_>],
 ) -> Result<Verification, CopyFailure> {
     let all_have = |algorithm| ends.iter().all(|end| end.has(algorithm));
-    match wish {
+    match requested {
         VerifyMode::None => Ok(Verification::ByteCount),
         VerifyMode::With(algorithm) if all_have(algorithm) => Ok(Verification::Checksum {
             algorithm,
@@ -149,10 +149,10 @@ impl ChecksumComparison<'_> {
         source: Result<String, CopyFailure>,
         copy: Result<String, CopyFailure>,
     ) -> Result<ComparisonResult, CopyFailure> {
-        let shown = self.display_name;
-        let missing = match (source, copy) {
+        let display_name = self.display_name;
+        let reason = match (source, copy) {
             (Ok(source), Ok(copy)) => {
-                compare_checksums(algorithm, &source, &copy, shown)?;
+                compare_checksums(algorithm, &source, &copy, display_name)?;
                 return Ok(ComparisonResult::Same);
             }
             (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
@@ -160,17 +160,17 @@ impl ChecksumComparison<'_> {
         };
         if self.unconfirmed {
             let message = format!(
-                "{shown}: the server did not confirm the transfer, and no checksum can prove the \
-                 copy: {missing}; copy it again"
+                "{display_name}: the server did not confirm the transfer, and no checksum can prove the \
+                 copy: {reason}; copy it again"
             );
             return Err(CopyFailure::new(Exit::Protocol, message));
         }
         if self.check.is_required() {
-            let message = format!("{shown}: cannot be verified as asked: {missing}");
+            let message = format!("{display_name}: cannot be verified as asked: {reason}");
             return Err(CopyFailure::new(Exit::Integrity, message));
         }
         Ok(ComparisonResult::SizeOnly(format!(
-            "{shown}: verified by size only: {missing}"
+            "{display_name}: verified by size only: {reason}"
         )))
     }
 }
@@ -180,7 +180,7 @@ pub(crate) fn compare_checksums(
     algorithm: ChecksumAlgorithm,
     source: &str,
     destination: &str,
-    what: &str,
+    display_name: &str,
 ) -> Result<(), CopyFailure> {
     if source.eq_ignore_ascii_case(destination) {
         return Ok(());
@@ -188,7 +188,7 @@ pub(crate) fn compare_checksums(
     Err(CopyFailure::new(
         Exit::Integrity,
         format!(
-            "{what}: {} of the source is {source}, of the copy {destination}; the copy keeps its \
+            "{display_name}: {} of the source is {source}, of the copy {destination}; the copy keeps its \
              partial name",
             algorithm.name()
         ),
@@ -203,14 +203,20 @@ pub(crate) async fn checksum_local(
     offset: u64,
     length: Option<u64>,
 ) -> Result<String, CopyFailure> {
-    let stop = StopChecksumOnDrop(Arc::new(AtomicBool::new(false)));
-    let stopped = Arc::clone(&stop.0);
+    let stop_guard = StopChecksumOnDrop(Arc::new(AtomicBool::new(false)));
+    let stopped = Arc::clone(&stop_guard.0);
     let name = source.name();
-    let sum = tokio::task::spawn_blocking(move || {
-        let mut go_on = |_| !stopped.load(Ordering::Relaxed);
-        checksum_source(algorithm, source.as_ref(), offset, length, &mut go_on)
+    let checksum = tokio::task::spawn_blocking(move || {
+        let mut keep_reading = |_| !stopped.load(Ordering::Relaxed);
+        checksum_source(
+            algorithm,
+            source.as_ref(),
+            offset,
+            length,
+            &mut keep_reading,
+        )
     });
-    match sum.await {
+    match checksum.await {
         Ok(Ok(digest)) => Ok(digest),
         Ok(Err(e)) => Err(CopyFailure::new(
             Exit::Local,
@@ -243,21 +249,21 @@ mod tests {
     }
 
     fn chosen(
-        wish: VerifyMode,
+        requested: VerifyMode,
         ends: &[&AvailableChecksums],
         whole: bool,
     ) -> Result<Verification, CopyFailure> {
         let ends: Vec<_> = ends
             .iter()
-            .map(|sums| ChecksumAbility {
-                sums,
+            .map(|checksums| ChecksumAbility {
+                checksums,
                 is_whole_file: whole,
             })
             .collect();
-        choose_verification(wish, &ends)
+        choose_verification(requested, &ends)
     }
 
-    fn sum(algorithm: ChecksumAlgorithm, required: bool) -> Verification {
+    fn checksum(algorithm: ChecksumAlgorithm, required: bool) -> Verification {
         Verification::Checksum {
             algorithm,
             required,
@@ -289,21 +295,21 @@ mod tests {
             let other = compared(disputed, required, Ok("ac"));
             assert_eq!(other.unwrap_err().exit, Exit::Integrity);
             let lost = CopyFailure::transient(Exit::Unreachable, "lost");
-            let missing = compared(disputed, required, Err(lost.clone()));
-            assert_eq!(missing, Err(lost));
+            let reason = compared(disputed, required, Err(lost.clone()));
+            assert_eq!(reason, Err(lost));
         }
     }
 
     #[test]
     fn sizes_replace_a_missing_checksum_only_for_confirmed_optional_checks() {
-        let missing = || Err(CopyFailure::new(Exit::Protocol, "no CKSM"));
-        let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, missing()) else {
+        let reason = || Err(CopyFailure::new(Exit::Protocol, "no CKSM"));
+        let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, reason()) else {
             panic!("sizes have to do");
         };
         assert_eq!(warning, "f: verified by size only: no CKSM");
-        let disputed = compared(true, false, missing()).unwrap_err();
+        let disputed = compared(true, false, reason()).unwrap_err();
         assert_eq!(disputed.exit, Exit::Protocol);
-        let asked_for = compared(false, true, missing()).unwrap_err();
+        let asked_for = compared(false, true, reason()).unwrap_err();
         assert_eq!(asked_for.exit, Exit::Integrity);
     }
 
@@ -319,11 +325,14 @@ mod tests {
         );
         let own = server(&ChecksumAlgorithm::CHEAPEST_FIRST, &[]);
         let auto = |ends: &[&AvailableChecksums]| chosen(VerifyMode::Auto, ends, true).unwrap();
-        assert_eq!(auto(&[&own]), sum(ChecksumAlgorithm::Crc32c, false));
-        assert_eq!(auto(&[&globus]), sum(ChecksumAlgorithm::Adler32, false));
+        assert_eq!(auto(&[&own]), checksum(ChecksumAlgorithm::Crc32c, false));
+        assert_eq!(
+            auto(&[&globus]),
+            checksum(ChecksumAlgorithm::Adler32, false)
+        );
         assert_eq!(
             auto(&[&own, &globus]),
-            sum(ChecksumAlgorithm::Adler32, false)
+            checksum(ChecksumAlgorithm::Adler32, false)
         );
         assert_eq!(auto(&[&own, &server(&[], &[])]), Verification::Size);
     }
@@ -333,7 +342,7 @@ mod tests {
         let plain = server(&[], &[ChecksumAlgorithm::Md5]);
         assert_eq!(
             chosen(VerifyMode::Auto, &[&plain], true),
-            Ok(sum(ChecksumAlgorithm::Md5, false))
+            Ok(checksum(ChecksumAlgorithm::Md5, false))
         );
         assert_eq!(
             chosen(VerifyMode::Auto, &[&plain], false),
@@ -346,7 +355,7 @@ mod tests {
         let globus = server(&[ChecksumAlgorithm::Md5], &[]);
         assert_eq!(
             chosen(VerifyMode::With(ChecksumAlgorithm::Md5), &[&globus], true),
-            Ok(sum(ChecksumAlgorithm::Md5, true))
+            Ok(checksum(ChecksumAlgorithm::Md5, true))
         );
         let refused = chosen(
             VerifyMode::With(ChecksumAlgorithm::Blake3),
@@ -362,7 +371,10 @@ mod tests {
         assert_eq!(Verification::ByteCount.label(), "none");
         assert_eq!(Verification::ByteCount.size_label(true), "none");
         assert_eq!(Verification::Size.size_label(true), "size");
-        assert_eq!(sum(ChecksumAlgorithm::Md5, false).size_label(false), "none");
+        assert_eq!(
+            checksum(ChecksumAlgorithm::Md5, false).size_label(false),
+            "none"
+        );
     }
 
     #[test]

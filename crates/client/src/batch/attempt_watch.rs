@@ -75,12 +75,12 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
         {
             tracing::debug!("journal: {e}");
         }
-        let busy = self
+        let is_syncing = self
             .syncing
             .as_ref()
             .is_some_and(|task| !task.is_finished());
         // One sync at a time: a slow disk must not queue them up.
-        if !busy && let Some(unsynced) = journal.take_unsynced() {
+        if !is_syncing && let Some(unsynced) = journal.take_unsynced() {
             self.syncing = Some(tokio::task::spawn_blocking(|| unsynced.sync()));
         }
     }

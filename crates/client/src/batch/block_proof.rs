@@ -30,21 +30,21 @@ pub(super) async fn prove_blocks(
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<RangeSet, CopyFailure> {
-    let most = source.max_queries().min(destination.max_queries());
-    let blocks = blocks_to_compare(&doubtful_ranges(&safe, end), end, most);
-    for flight in blocks.chunks(PIPELINED_BLOCKS) {
-        let sums = tokio::join!(
-            source.checksums(algorithm, flight),
-            destination.checksums(algorithm, flight)
+    let max_blocks = source.max_queries().min(destination.max_queries());
+    let blocks = blocks_to_compare(&doubtful_ranges(&safe, end), end, max_blocks);
+    for group in blocks.chunks(PIPELINED_BLOCKS) {
+        let checksums = tokio::join!(
+            source.checksums(algorithm, group),
+            destination.checksums(algorithm, group)
         );
         // Only a lost session is an error. A server that cannot checksum ranges just proves
         // nothing.
-        let (source, copy) = match sums {
+        let (source, copy) = match checksums {
             (Ok(source), Ok(copy)) => (source, copy),
             (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
             _ => break,
         };
-        for (block, (source, copy)) in flight.iter().zip(source.iter().zip(&copy)) {
+        for (block, (source, copy)) in group.iter().zip(source.iter().zip(&copy)) {
             if source.eq_ignore_ascii_case(copy) {
                 safe.insert(block.start, block.end);
             }
@@ -70,33 +70,33 @@ fn doubtful_ranges(safe: &RangeSet, end: u64) -> RangeSet {
         return gaps;
     }
     let share = (MAX_DOUBTFUL_BYTES / gaps.range_count() as u64).max(MIN_BLOCK);
-    let mut doubt = RangeSet::new();
+    let mut doubtful = RangeSet::new();
     for gap in gaps.iter() {
-        doubt.insert(gap.start, gap.end.min(gap.start + share));
+        doubtful.insert(gap.start, gap.end.min(gap.start + share));
     }
-    doubt
+    doubtful
 }
 
-/// The blocks below `end` that contain doubtful bytes, at most `most`. Blocks are as small as that
+/// The blocks below `end` that contain doubtful bytes, at most `max_blocks`. Blocks are as small as that
 /// limit allows; of too many of the largest blocks the last ones are used.
-fn blocks_to_compare(doubt: &RangeSet, end: u64, most: usize) -> Vec<ByteRange> {
+fn blocks_to_compare(doubtful: &RangeSet, end: u64, max_blocks: usize) -> Vec<ByteRange> {
     let mut size = MIN_BLOCK;
     loop {
-        let mut blocks = cut_blocks(doubt, end, size);
-        if blocks.len() <= most {
+        let mut blocks = cut_blocks(doubtful, end, size);
+        if blocks.len() <= max_blocks {
             return blocks;
         }
         if size >= MAX_BLOCK {
-            return blocks.split_off(blocks.len() - most);
+            return blocks.split_off(blocks.len() - max_blocks);
         }
         size *= 2;
     }
 }
 
-/// The blocks of `size` bytes that contain bytes of `doubt`. The last block ends at `end`.
-fn cut_blocks(doubt: &RangeSet, end: u64, size: u64) -> Vec<ByteRange> {
+/// The blocks of `size` bytes that contain bytes of `doubtful`. The last block ends at `end`.
+fn cut_blocks(doubtful: &RangeSet, end: u64, size: u64) -> Vec<ByteRange> {
     let mut blocks: Vec<ByteRange> = Vec::new();
-    for range in doubt.iter() {
+    for range in doubtful.iter() {
         let covered = blocks.last().map_or(0, |block| block.end);
         // Blocks start at multiples of their size, so that neighbouring gaps can share a block.
         let mut at = (range.start - range.start % size).max(covered);
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn only_blocks_with_doubtful_bytes_are_compared() {
-        let doubt = ranges(&[(1, 2), (3, 4), (300 * KIB, 600 * KIB)]);
-        let found = blocks_to_compare(&doubt, 600 * KIB, 128);
+        let doubtful = ranges(&[(1, 2), (3, 4), (300 * KIB, 600 * KIB)]);
+        let found = blocks_to_compare(&doubtful, 600 * KIB, 128);
         let wanted = [(0, 256), (256, 512), (512, 600)].map(|(a, b)| (a * KIB, b * KIB));
         assert_eq!(ends(&found), wanted);
         assert_eq!(blocks_to_compare(&RangeSet::new(), 600 * KIB, 128), []);
@@ -157,9 +157,9 @@ mod tests {
     #[test]
     fn only_the_starts_of_wide_gaps_are_compared() {
         let safe = ranges(&[(0, MIB), (1000 * MIB, 1001 * MIB)]);
-        let doubt = doubtful_ranges(&safe, 2000 * MIB);
+        let doubtful = doubtful_ranges(&safe, 2000 * MIB);
         let wanted = [(MIB, 129 * MIB), (1001 * MIB, 1129 * MIB)];
-        assert_eq!(doubt, ranges(&wanted));
+        assert_eq!(doubtful, ranges(&wanted));
         assert_eq!(
             doubtful_ranges(&safe, 100 * MIB),
             ranges(&[(MIB, 100 * MIB)])

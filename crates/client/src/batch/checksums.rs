@@ -54,20 +54,21 @@ impl ChecksumEndpoint<'_> {
     ) -> Result<Vec<String>, CopyFailure> {
         match self {
             Self::Open { source, origin } => {
-                let mut sums = Vec::with_capacity(ranges.len());
+                let mut checksums = Vec::with_capacity(ranges.len());
                 for range in ranges {
                     let (source, start) = (Arc::clone(source), *origin + range.start);
-                    sums.push(checksum_local(algorithm, source, start, Some(range.len())).await?);
+                    checksums
+                        .push(checksum_local(algorithm, source, start, Some(range.len())).await?);
                 }
-                Ok(sums)
+                Ok(checksums)
             }
             Self::Named {
                 storage,
                 path,
                 origin,
             } => {
-                let at = |range: &ByteRange| (*origin + range.start, range.len());
-                let ranges: Vec<(u64, u64)> = ranges.iter().map(at).collect();
+                let offset_and_length = |range: &ByteRange| (*origin + range.start, range.len());
+                let ranges: Vec<(u64, u64)> = ranges.iter().map(offset_and_length).collect();
                 storage.checksums(algorithm, &ranges, path).await
             }
         }
@@ -123,11 +124,11 @@ pub(super) async fn range_ends_agree(
 ) -> Result<bool, CopyFailure> {
     let skip = safe.range_count().saturating_sub(MAX_COMPARED_RANGES);
     for range in safe.iter().skip(skip) {
-        let spot = ByteRange {
+        let tail = ByteRange {
             start: range.start.max(range.end.saturating_sub(COMPARED_TAIL)),
             end: range.end,
         };
-        if !range_agrees(a, b, algorithm, spot).await? {
+        if !range_agrees(a, b, algorithm, tail).await? {
             return Ok(false);
         }
     }
@@ -152,5 +153,5 @@ pub(super) async fn range_agrees(
 pub(super) fn common_range_algorithm(ends: &[&AvailableChecksums]) -> Option<ChecksumAlgorithm> {
     ChecksumAlgorithm::CHEAPEST_FIRST
         .into_iter()
-        .find(|a| ends.iter().all(|sums| sums.ranges.contains(a)))
+        .find(|a| ends.iter().all(|checksums| checksums.ranges.contains(a)))
 }

@@ -88,8 +88,8 @@ impl<'a> CopyDestination<'a> {
         let origin = 0;
         match self {
             Self::Local(download) => {
-                let there = download.file_in_place(ctx, size)?;
-                Ok(there.map(|OpenSource { source, facts }| {
+                let existing = download.file_in_place(ctx, size)?;
+                Ok(existing.map(|OpenSource { source, facts }| {
                     (
                         facts.unwrap_or_default(),
                         ChecksumEndpoint::Open { source, origin },
@@ -97,14 +97,14 @@ impl<'a> CopyDestination<'a> {
                 }))
             }
             Self::Storage(upload) => {
-                let there = upload.file_in_place(ctx, size, to).await?;
+                let existing = upload.file_in_place(ctx, size, to).await?;
                 let path = upload.path();
                 let end = ChecksumEndpoint::Named {
                     storage: to,
                     path,
                     origin,
                 };
-                Ok(there.map(|facts| (facts, end)))
+                Ok(existing.map(|facts| (facts, end)))
             }
         }
     }
@@ -128,14 +128,14 @@ impl<'a> CopyDestination<'a> {
     /// Before each attempt: finds out which bytes are safe at the destination.
     pub(super) async fn prepare(
         &mut self,
-        asked: (&BatchContext, &PlannedFile, Verification),
+        request: (&BatchContext, &PlannedFile, Verification),
         identity: CopyIdentity,
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         to: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
         match self {
-            Self::Local(download) => download.prepare(asked, identity, source).await,
-            Self::Storage(upload) => upload.prepare(asked, identity, source, to).await,
+            Self::Local(download) => download.prepare(request, identity, source).await,
+            Self::Storage(upload) => upload.prepare(request, identity, source, to).await,
         }
     }
 
@@ -178,12 +178,12 @@ impl<'a> CopyDestination<'a> {
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match self {
             Self::Local(download) => {
-                let missing = || {
+                let unreadable = || {
                     let message = "what was written cannot be read again";
                     CopyFailure::new(Exit::Local, message)
                 };
                 let sum = download.checksum(algorithm).await?;
-                Ok(sum.ok_or_else(missing))
+                Ok(sum.ok_or_else(unreadable))
             }
             Self::Storage(upload) => {
                 let path = upload.store_path();

@@ -47,12 +47,12 @@ impl DestinationState {
     /// remain safe if the attempt's bytes do not count.
     pub(super) fn record_failed_attempt(
         &mut self,
-        arrived: &RangeSet,
-        said: &TransferConfirmation,
+        stored: &RangeSet,
+        confirmation: &TransferConfirmation,
         size: Option<u64>,
-        judged: bool,
+        has_checksum: bool,
     ) -> Option<RangeSet> {
-        match ranges_after_failure(&self.safe, arrived, said, size, judged) {
+        match ranges_after_failure(&self.safe, stored, confirmation, size, has_checksum) {
             KeptRanges::Safe(all) => self.safe = all,
             KeptRanges::Unconfirmed(all) => {
                 self.safe = all;
@@ -96,28 +96,28 @@ impl DestinationState {
     }
 }
 
-/// Decides what counts after a failed attempt. `before` was safe when it began, `arrived` came
+/// Decides what counts after a failed attempt. `before` was safe when it began, `stored` came
 /// during it, `size` is that of the whole file. `has_checksum`: a checksum of the whole file will
 /// be compared at the end.
 fn ranges_after_failure(
     before: &RangeSet,
-    arrived: &RangeSet,
-    said: &TransferConfirmation,
+    stored: &RangeSet,
+    confirmation: &TransferConfirmation,
     size: Option<u64>,
-    judged: bool,
+    has_checksum: bool,
 ) -> KeptRanges {
     let mut all = before.clone();
-    all.extend(arrived);
+    all.extend(stored);
     // All bytes are there, so no further data transfer can bring the missing 226.
-    let whole = size.is_some_and(|size| all.contains(0, size));
-    if !said.was_refused() && !whole {
+    let is_complete = size.is_some_and(|size| all.contains(0, size));
+    if !confirmation.was_refused() && !is_complete {
         return KeptRanges::Safe(all);
     }
-    if judged {
+    if has_checksum {
         return KeptRanges::Unconfirmed(all);
     }
     let mut safe = before.clone();
-    safe.extend(&said.confirmed());
+    safe.extend(&confirmation.confirmed());
     KeptRanges::ConfirmedOnly(safe)
 }
 
@@ -129,16 +129,22 @@ mod tests {
         RangeSet::parse(text).unwrap()
     }
 
-    fn kept(arrived: &str, said: &TransferConfirmation, judged: bool) -> KeptRanges {
-        ranges_after_failure(&ranges("0-10"), &ranges(arrived), said, Some(100), judged)
+    fn kept(stored: &str, confirmation: &TransferConfirmation, has_checksum: bool) -> KeptRanges {
+        ranges_after_failure(
+            &ranges("0-10"),
+            &ranges(stored),
+            confirmation,
+            Some(100),
+            has_checksum,
+        )
     }
 
     #[test]
     fn a_lost_connection_keeps_the_bytes_that_arrived() {
-        let said = TransferConfirmation::default();
-        for judged in [false, true] {
+        let confirmation = TransferConfirmation::default();
+        for has_checksum in [false, true] {
             assert_eq!(
-                kept("10-60", &said, judged),
+                kept("10-60", &confirmation, has_checksum),
                 KeptRanges::Safe(ranges("0-60"))
             );
         }
@@ -146,37 +152,37 @@ mod tests {
 
     #[test]
     fn a_refusal_drops_bytes_that_no_checksum_will_verify() {
-        let said = TransferConfirmation::default();
-        said.mark_refused();
-        let sums = kept("10-60", &said, true);
-        assert_eq!(sums, KeptRanges::Unconfirmed(ranges("0-60")));
+        let confirmation = TransferConfirmation::default();
+        confirmation.mark_refused();
+        let with_checksum = kept("10-60", &confirmation, true);
+        assert_eq!(with_checksum, KeptRanges::Unconfirmed(ranges("0-60")));
         assert_eq!(
-            kept("10-60", &said, false),
+            kept("10-60", &confirmation, false),
             KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
         assert_eq!(
-            kept("10-100", &said, false),
+            kept("10-100", &confirmation, false),
             KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
     }
 
     #[test]
     fn all_bytes_without_a_226_are_not_a_complete_file() {
-        let said = TransferConfirmation::default();
+        let confirmation = TransferConfirmation::default();
         assert_eq!(
-            kept("10-100", &said, false),
+            kept("10-100", &confirmation, false),
             KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
-        let sums = kept("10-100", &said, true);
-        assert_eq!(sums, KeptRanges::Unconfirmed(ranges("0-100")));
+        let with_checksum = kept("10-100", &confirmation, true);
+        assert_eq!(with_checksum, KeptRanges::Unconfirmed(ranges("0-100")));
     }
 
     #[test]
     fn chunks_confirmed_by_226_survive_the_refusal_of_another_chunk() {
-        let said = TransferConfirmation::default();
-        said.confirm_range(10, 40);
-        said.mark_refused();
-        let left = kept("10-60", &said, false);
+        let confirmation = TransferConfirmation::default();
+        confirmation.confirm_range(10, 40);
+        confirmation.mark_refused();
+        let left = kept("10-60", &confirmation, false);
         assert_eq!(left, KeptRanges::ConfirmedOnly(ranges("0-40")));
     }
 }

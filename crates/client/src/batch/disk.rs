@@ -91,10 +91,10 @@ pub(super) async fn resume_journal(
     partial: &PartialFile,
     sink: &Arc<FileSink>,
     identity: CopyIdentity,
-    have: &RangeSet,
+    safe: &RangeSet,
 ) -> Result<(Journal, StoredRanges), CopyFailure> {
     let (path, partial, sink) = (partial.journal.clone(), partial.clone(), Arc::clone(sink));
-    let mut state = StoredRanges::safe_only(have.clone());
+    let mut ranges = StoredRanges::safe_only(safe.clone());
     run_blocking(move || {
         if let Err(error) = sink.sync() {
             journal::remove_file_and_temporary(&path);
@@ -107,12 +107,16 @@ pub(super) async fn resume_journal(
         }
         // With policy `none` the sync above did nothing.
         if sink.is_durable() {
-            state.synced = state.safe.clone();
+            ranges.synced = ranges.safe.clone();
         }
-        let journal =
-            Journal::continue_from(path.clone(), identity, JournalLocation::ThisMachine, &state);
+        let journal = Journal::continue_from(
+            path.clone(),
+            identity,
+            JournalLocation::ThisMachine,
+            &ranges,
+        );
         journal
-            .map(|journal| (journal, state))
+            .map(|journal| (journal, ranges))
             .map_err(|e| local_failure(&path, e))
     })
     .await
@@ -141,8 +145,8 @@ pub(super) async fn upload_journal(
 ) -> Result<Option<Journal>, CopyFailure> {
     run_blocking(move || {
         let journal = match &from {
-            Some(state) => {
-                Journal::continue_from(path.clone(), identity, JournalLocation::Server, state)
+            Some(ranges) => {
+                Journal::continue_from(path.clone(), identity, JournalLocation::Server, ranges)
             }
             None => Journal::start_new(path.clone(), identity, JournalLocation::Server),
         };
@@ -169,12 +173,12 @@ pub(super) fn drop_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
 
 /// Truncates a file and returns the remaining range.
 fn truncate_to(sink: &FileSink, length: u64) -> RangeSet {
-    let mut left = RangeSet::new();
+    let mut remaining = RangeSet::new();
     match sink.file().set_len(length) {
-        Ok(()) => drop(left.insert(0, length)),
+        Ok(()) => drop(remaining.insert(0, length)),
         Err(error) => tracing::debug!("partial file: {error}"),
     }
-    left
+    remaining
 }
 
 /// Ranges stored at the destination during an attempt that began with `before`.
@@ -217,14 +221,14 @@ mod tests {
         let mut synced = RangeSet::new();
         synced.insert(0, 4096);
         synced.insert(8192, 12_000);
-        let left = drop_unsynced(&sink, &synced);
+        let remaining = drop_unsynced(&sink, &synced);
         let mut bytes = Vec::new();
         let mut file = File::open(&partial.path).unwrap();
         file.read_to_end(&mut bytes).unwrap();
         for (at, byte) in (0_u64..).zip(bytes) {
-            assert_eq!(byte == 7, left.contains(at, at + 1), "byte {at}");
+            assert_eq!(byte == 7, remaining.contains(at, at + 1), "byte {at}");
         }
-        assert!(left.contains(0, 4096) && left.byte_count() <= synced.byte_count());
+        assert!(remaining.contains(0, 4096) && remaining.byte_count() <= synced.byte_count());
     }
 
     #[test]

@@ -38,10 +38,10 @@ pub(super) struct LocalDestination {
 
 impl LocalDestination {
     /// A destination that is not open yet.
-    pub(super) fn new(target: WriteTarget, shown: String) -> Self {
+    pub(super) fn new(target: WriteTarget, display_name: String) -> Self {
         Self {
             target,
-            display_name: shown,
+            display_name,
             sink: None,
             prepared: false,
             state: DestinationState::default(),
@@ -114,8 +114,8 @@ impl LocalDestination {
         let Some(meta) = meta.filter(std::fs::Metadata::is_file) else {
             return Ok(None);
         };
-        let there = SourceFacts::from_local_metadata(&meta);
-        if there.size != size {
+        let existing = SourceFacts::from_local_metadata(&meta);
+        if existing.size != size {
             return Ok(None);
         }
         let path = &partial.destination;
@@ -123,7 +123,7 @@ impl LocalDestination {
         let source = open().map_err(|e| local_failure(path, e))?;
         Ok(Some(OpenSource {
             source: Arc::new(source),
-            facts: Some(there),
+            facts: Some(existing),
         }))
     }
 
@@ -137,8 +137,8 @@ impl LocalDestination {
     ) -> Result<(), CopyFailure> {
         if let WriteTarget::File(partial) = &self.target {
             disk::sync_in_place(&partial.destination, ctx.options.sync_policy).await?;
-            let left = partial.journal.symlink_metadata().is_ok();
-            if left && let Ok(sink) = ctx.lock_partial_file(partial) {
+            let journal_left = partial.journal.symlink_metadata().is_ok();
+            if journal_left && let Ok(sink) = ctx.lock_partial_file(partial) {
                 journal::remove_file_and_temporary(&partial.journal);
                 partial.remove_if_empty(&sink);
             }
@@ -160,8 +160,8 @@ impl LocalDestination {
         }
         let size = identity.copy_length();
         if let WriteTarget::File(partial) = &self.target {
-            let (partial, judged) = (partial.clone(), check.algorithm().is_some());
-            self.open_partial(ctx, (&partial, &sink), (identity, judged), source)
+            let (partial, has_checksum) = (partial.clone(), check.algorithm().is_some());
+            self.open_partial(ctx, (&partial, &sink), (identity, has_checksum), source)
                 .await?;
         }
         self.prepared = true;
@@ -173,13 +173,18 @@ impl LocalDestination {
         &mut self,
         ctx: &BatchContext,
         (partial, sink): (&PartialFile, &Arc<FileSink>),
-        (mut identity, judged): (CopyIdentity, bool),
+        (mut identity, has_checksum): (CopyIdentity, bool),
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
         let length = length(sink).map_err(|e| local_failure(&partial.path, e))?;
         if ctx.options.resume && !self.state.ignore_leftovers && length > 0 {
             self.state.safe = self
-                .usable_leftover(ctx, (partial, sink, length), (&identity, judged), source)
+                .usable_leftover(
+                    ctx,
+                    (partial, sink, length),
+                    (&identity, has_checksum),
+                    source,
+                )
                 .await?;
         }
         self.state.resumed = !self.state.safe.is_empty();
@@ -201,23 +206,30 @@ impl LocalDestination {
         &self,
         ctx: &BatchContext,
         (partial, sink, length): (&PartialFile, &FileSink, u64),
-        (identity, judged): (&CopyIdentity, bool),
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (identity, has_checksum): (&CopyIdentity, bool),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<RangeSet, CopyFailure> {
         let leftover = PartialLeftover {
             identity,
             length,
             journal: Some(&partial.journal),
             display_name: &self.display_name,
-            has_checksum: judged,
+            has_checksum,
         };
-        let written = sink.open_reader();
+        let reader = sink.open_reader();
         let mut destination = ChecksumEndpoint::Open {
-            source: written.ok_or_else(|| local_failure(&partial.path, "cannot be read again"))?,
+            source: reader.ok_or_else(|| local_failure(&partial.path, "cannot be read again"))?,
             origin: 0,
         };
-        let own = self.available_checksums();
-        usable_ranges(ctx, &leftover, &[sums, &own], source, &mut destination).await
+        let local_checksums = self.available_checksums();
+        usable_ranges(
+            ctx,
+            &leftover,
+            &[checksums, &local_checksums],
+            source,
+            &mut destination,
+        )
+        .await
     }
 
     /// The safe and synced ranges now.
@@ -248,22 +260,22 @@ impl LocalDestination {
     pub(super) fn attempt_failed(
         &mut self,
         control: &TransferControl,
-        said: &TransferConfirmation,
+        confirmation: &TransferConfirmation,
         size: Option<u64>,
-        judged: bool,
+        has_checksum: bool,
     ) {
         self.state.attempt_wasted = false;
         self.synced = disk::stored_ranges_during(&self.stored_ranges(), control).synced;
-        let arrived = control.stored();
-        if let Some(safe) = self
-            .state
-            .record_failed_attempt(&arrived, said, size, judged)
+        let stored = control.stored();
+        if let Some(safe) =
+            self.state
+                .record_failed_attempt(&stored, confirmation, size, has_checksum)
         {
             self.retract_to(safe);
         }
         // A store error may have lost bytes of earlier attempts too, as the kernel drops dirty
         // pages that it cannot write.
-        if said.has_store_failed() {
+        if confirmation.has_store_failed() {
             self.keep_only_synced();
         }
     }
@@ -300,12 +312,12 @@ impl LocalDestination {
         &self,
         algorithm: ChecksumAlgorithm,
     ) -> Result<Option<String>, CopyFailure> {
-        let written = match (&self.target, &self.sink) {
+        let reader = match (&self.target, &self.sink) {
             (WriteTarget::File(_), Some(sink)) => sink.open_reader(),
             _ => None,
         };
-        match written {
-            Some(written) => checksum_local(algorithm, written, 0, None).await.map(Some),
+        match reader {
+            Some(reader) => checksum_local(algorithm, reader, 0, None).await.map(Some),
             None => Ok(None),
         }
     }

@@ -61,8 +61,8 @@ pub(super) async fn copy_with_retries(
         }
         // After a lost connection, the other writer may be our own last session, which the server
         // has not closed yet.
-        let others = failure.is_destination_busy() && !retries.is_retry();
-        if !copy.is_repeatable() || others {
+        let other_writer = failure.is_destination_busy() && !retries.is_retry();
+        if !copy.is_repeatable() || other_writer {
             return Err(failure);
         }
         let moved = match copy.attempt_was_wasted() {
@@ -94,7 +94,7 @@ async fn keep_existing(
     let mut session = ctx.session_for_path(&id, Some(path)).await?;
     let result = session.stat(path).await;
     ctx.return_session(&id, session, &result);
-    let there = match result {
+    let existing = match result {
         Ok(entry) => match entry.kind {
             EntryKind::File => Some(SourceFacts::from_entry(&entry)),
             // On this machine this is a dangling link, which a copy would replace.
@@ -106,10 +106,10 @@ async fn keep_existing(
         Err(failure) if failure.transient => return Err(failure),
         Err(_) => None,
     };
-    let Some(there) = there else {
+    let Some(existing) = existing else {
         return Ok(None);
     };
-    if let Some(difference) = difference(item.facts, there) {
+    if let Some(difference) = difference(item.facts, existing) {
         ctx.warn(format!(
             "{} exists and {difference} {}; it was left alone",
             item.destination.display(),
@@ -120,13 +120,13 @@ async fn keep_existing(
 }
 
 /// The difference between a destination and a source with these facts, as far as both are known.
-fn difference(source: SourceFacts, there: SourceFacts) -> Option<&'static str> {
+fn difference(source: SourceFacts, existing: SourceFacts) -> Option<&'static str> {
     let differ = |(a, b): (u64, u64)| a != b;
-    if source.size.zip(there.size).is_some_and(differ) {
+    if source.size.zip(existing.size).is_some_and(differ) {
         return Some("has another size than");
     }
-    let older = source.modified.zip(there.modified);
-    let older = older.is_some_and(|(source, there)| there.0 < source.0);
+    let older = source.modified.zip(existing.modified);
+    let older = older.is_some_and(|(source, existing)| existing.0 < source.0);
     older.then_some("is older than")
 }
 

@@ -238,10 +238,10 @@ impl FileMeter {
         state.control.as_ref().map_or(0, |c| c.streams())
     }
 
-    fn drain_decisions(&self, into: &mut Vec<FileDecision>) {
+    fn drain_decisions(&self, decisions: &mut Vec<FileDecision>) {
         let mut state = lock(&self.state);
         state.collect_decisions();
-        into.extend(state.decided.drain(..).map(|(at, decision)| FileDecision {
+        decisions.extend(state.decided.drain(..).map(|(at, decision)| FileDecision {
             file: self.name.clone(),
             at,
             decision,
@@ -251,8 +251,8 @@ impl FileMeter {
     /// The limiter of this file with these streams: as found by the tuning policy, otherwise
     /// derived from one sample.
     pub(crate) fn limiter(&self, streams: &[StreamSample]) -> Limiter {
-        let watched = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
-        watched.unwrap_or_else(|| socket_stats::limiter(streams))
+        let policy_limiter = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
+        policy_limiter.unwrap_or_else(|| socket_stats::limiter(streams))
     }
 
     /// TCP_INFO samples of this file's streams.
@@ -273,14 +273,14 @@ impl FileMeterState {
         let Some(control) = &self.control else {
             return;
         };
-        let begun = control.started_at().unwrap_or_else(Instant::now);
+        let started_at = control.started_at().unwrap_or_else(Instant::now);
         let streams = control.take_stream_decisions().into_iter();
-        let streams = streams.map(|d| (begun + d.at, TuningDecision::Streams(d)));
+        let streams = streams.map(|d| (started_at + d.at, TuningDecision::Streams(d)));
         let buffers = control.take_decisions().into_iter();
-        let buffers = buffers.map(|d| (begun + d.at, TuningDecision::Buffers(d)));
-        let fresh = self.decided.len();
+        let buffers = buffers.map(|d| (started_at + d.at, TuningDecision::Buffers(d)));
+        let first_new = self.decided.len();
         self.decided.extend(streams.chain(buffers));
-        self.decided[fresh..].sort_by_key(|(at, _)| *at);
+        self.decided[first_new..].sort_by_key(|(at, _)| *at);
     }
 }
 
@@ -296,26 +296,26 @@ mod tests {
     #[test]
     fn totals_include_finished_files_and_every_attempt() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin_file("one".to_owned());
-        let told = Arc::new(AtomicU64::new(100));
+        let file = meter.begin_file("one".to_owned());
+        let reported = Arc::new(AtomicU64::new(100));
         let safe = || {
-            let told = Arc::clone(&told);
-            SafeByteCount::from_fn(move || told.load(Ordering::Relaxed))
+            let reported = Arc::clone(&reported);
+            SafeByteCount::from_fn(move || reported.load(Ordering::Relaxed))
         };
-        one.begin_attempt(Arc::new(TransferControl::new()), safe());
-        one.report_bytes(30);
+        file.begin_attempt(Arc::new(TransferControl::new()), safe());
+        file.report_bytes(30);
         let totals = meter.totals();
         // Moved bytes are not yet safe.
         assert_eq!((totals.moved, totals.safe), (30, 100));
-        told.store(120, Ordering::Relaxed);
+        reported.store(120, Ordering::Relaxed);
         assert_eq!(meter.totals().safe, 120);
-        one.begin_attempt(Arc::new(TransferControl::new()), safe());
-        one.report_bytes(5);
+        file.begin_attempt(Arc::new(TransferControl::new()), safe());
+        file.report_bytes(5);
         assert_eq!(meter.totals().safe, 120);
-        one.confirm_attempt();
+        file.confirm_attempt();
         let totals = meter.totals();
         assert_eq!((totals.moved, totals.safe), (35, 125));
-        drop(one);
+        drop(file);
         assert_eq!(meter.totals(), totals);
         assert!(meter.active().is_empty());
     }
@@ -323,20 +323,20 @@ mod tests {
     #[test]
     fn an_attempt_refused_before_it_began_counts_no_bytes() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin_file("one".to_owned());
-        one.begin_attempt(
+        let file = meter.begin_file("one".to_owned());
+        file.begin_attempt(
             Arc::new(TransferControl::new()),
             SafeByteCount::from_fn(|| 7),
         );
-        one.report_bytes(30);
-        one.discard_attempt();
+        file.report_bytes(30);
+        file.discard_attempt();
         assert_eq!(meter.totals().moved, 0);
     }
 
     #[test]
     fn decisions_are_kept_after_the_attempt_and_the_file_end() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin_file("one".to_owned());
+        let file = meter.begin_file("one".to_owned());
         let reasons = || -> Vec<String> {
             let decided = meter.take_decisions().into_iter();
             let reasons = decided.map(|d| match d.decision {
@@ -353,12 +353,12 @@ mod tests {
                 limiter: Limiter::Loss,
                 reason: reason.to_owned(),
             });
-            one.begin_attempt(control, SafeByteCount::default());
+            file.begin_attempt(control, SafeByteCount::default());
             if reason == "second" {
                 assert_eq!(reasons(), ["first", "second"]);
             }
         }
-        drop(one);
+        drop(file);
         assert_eq!(reasons(), ["third"]);
         assert!(reasons().is_empty());
     }

@@ -105,11 +105,11 @@ impl BatchContext {
     pub(crate) async fn session_for_path(
         &self,
         id: &StorageId,
-        look_at: Option<&[u8]>,
+        first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let mut retries = RetryBudget::new(self.options.retries, self.seed);
         loop {
-            let failure = match self.pool.acquire_for_path(id, look_at).await {
+            let failure = match self.pool.acquire_for_path(id, first_path).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
@@ -187,10 +187,10 @@ impl BatchContext {
         session: Box<dyn Storage>,
         result: &Result<T, CopyFailure>,
     ) {
-        let in_order = result.as_ref().err().is_none_or(|failure| {
+        let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
-        if in_order {
+        if is_usable {
             self.pool.release(id, session);
         } else if result
             .as_ref()
@@ -236,14 +236,15 @@ pub(crate) async fn copy(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     let started = Instant::now();
-    let tally = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
-    if let Err(failure) = plan_and_execute(sources, destination, options, &observer, &tally).await {
+    let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
+    if let Err(failure) = plan_and_execute(sources, destination, options, &observer, &totals).await
+    {
         let source = sources.first().map_or("", String::as_str);
-        report_failure(&observer, &tally, display_argument(source), failure);
+        report_failure(&observer, &totals, display_argument(source), failure);
     }
     // An error before the first file (a bad argument, say) still yields a complete summary.
-    let tally = lock(&tally);
-    tally.summary(started.elapsed())
+    let totals = lock(&totals);
+    totals.summary(started.elapsed())
 }
 
 /// An argument as shown to people. An argument that cannot be parsed is not shown, because it may
@@ -257,7 +258,7 @@ async fn plan_and_execute(
     destination: &str,
     options: &CopyOptions,
     observer: &Arc<dyn CopyObserver>,
-    tally: &Arc<Mutex<BatchTotals>>,
+    totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
     if sources.is_empty() {
         return Err(CopyFailure::new(
@@ -269,8 +270,8 @@ async fn plan_and_execute(
     let (sources, destination) = (parsed?, Location::parse(destination)?);
     check_request(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
-    if let Some(trouble) = netrc_warning() {
-        ctx.warn(trouble.to_owned());
+    if let Some(problem) = netrc_warning() {
+        ctx.warn(problem.to_owned());
     }
     let plan = plan::make_plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
@@ -284,8 +285,8 @@ async fn plan_and_execute(
         .concurrency
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
-    lock(tally).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
-    execute(&Arc::new(ctx), plan, workers, tally).await;
+    lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
+    execute(&Arc::new(ctx), plan, workers, totals).await;
     Ok(())
 }
 
@@ -299,30 +300,30 @@ fn check_request(
     if let Some(trace) = &options.trace {
         // Opening the trace truncates it, so the check comes before anything is opened.
         let trace = Location::Local(trace.clone());
-        let mut ends = sources.iter().chain([destination]);
-        if ends.any(|end| plan::is_same_file(&trace, end)) {
+        let mut locations = sources.iter().chain([destination]);
+        if locations.any(|end| plan::is_same_file(&trace, end)) {
             return usage("--trace would write over a file that is to be copied: name another one");
         }
     }
-    let pipes = sources
+    let stream_sources = sources
         .iter()
         .filter(|s| **s == Location::StandardStreams)
         .count();
-    if pipes > 1 || (pipes == 1 && sources.len() > 1) {
+    if stream_sources > 1 || (stream_sources == 1 && sources.len() > 1) {
         return usage("standard input cannot be one of several sources");
     }
-    if pipes == 1 && *destination == Location::StandardStreams {
+    if stream_sources == 1 && *destination == Location::StandardStreams {
         return usage("standard input to standard output needs no copy");
     }
-    let passes =
+    let is_ftp =
         |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
-    if options.transfer.rate.is_some() && passes(destination) && sources.iter().any(passes) {
+    if options.transfer.rate.is_some() && is_ftp(destination) && sources.iter().any(is_ftp) {
         return usage(
             "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
              machine: leave it out, or copy by way of this machine",
         );
     }
-    if pipes == 1 && (options.offset.is_some() || options.length.is_some()) {
+    if stream_sources == 1 && (options.offset.is_some() || options.length.is_some()) {
         return usage("--offset and --length need a source with a size, not standard input");
     }
     Ok(())
@@ -333,41 +334,41 @@ async fn execute(
     ctx: &Arc<BatchContext>,
     plan: CopyPlan,
     workers: usize,
-    tally: &Arc<Mutex<BatchTotals>>,
+    totals: &Arc<Mutex<BatchTotals>>,
 ) {
     for (source, failure) in plan.failed {
-        report_failure(&ctx.observer, tally, source, failure);
+        report_failure(&ctx.observer, totals, source, failure);
     }
     for (source, reason) in plan.skipped {
-        lock(tally).file_skipped();
+        lock(totals).file_skipped();
         ctx.observer.on_event(CopyEvent::Skipped { source, reason });
     }
     for directory in &plan.directories {
         if let Err(failure) = plan::make_directory(ctx, directory).await {
-            report_failure(&ctx.observer, tally, directory.display(), failure);
+            report_failure(&ctx.observer, totals, directory.display(), failure);
         }
     }
     let queue = Arc::new(Mutex::new(VecDeque::from(plan.items)));
     let mut running = JoinSet::new();
     for _ in 0..workers {
-        let (ctx, queue, tally) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(tally));
-        running.spawn(async move { run_worker(&ctx, &queue, &tally).await });
+        let (ctx, queue, totals) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(totals));
+        running.spawn(async move { run_worker(&ctx, &queue, &totals).await });
     }
-    let all = async {
-        while let Some(ended) = running.join_next().await {
-            if let Err(e) = ended {
+    let workers = async {
+        while let Some(result) = running.join_next().await {
+            if let Err(e) = result {
                 let message = format!("a copy ended unexpectedly: {e}");
                 report_failure(
                     &ctx.observer,
-                    tally,
+                    totals,
                     String::new(),
                     CopyFailure::new(Exit::Local, message),
                 );
             }
         }
     };
-    progress::report_while(ctx, all, tally).await;
-    make_links(ctx, plan.links, tally).await;
+    progress::report_while(ctx, workers, totals).await;
+    make_links(ctx, plan.links, totals).await;
     ctx.pool.close().await;
 }
 
@@ -376,17 +377,17 @@ async fn execute(
 async fn make_links(
     ctx: &BatchContext,
     links: Vec<plan::PlannedLink>,
-    tally: &Arc<Mutex<BatchTotals>>,
+    totals: &Arc<Mutex<BatchTotals>>,
 ) {
-    for one in links {
-        let source = one.source.display();
-        match plan::make_link(ctx, &one).await {
+    for link in links {
+        let source = link.source.display();
+        match plan::make_link(ctx, &link).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
-                lock(tally).file_skipped();
+                lock(totals).file_skipped();
                 ctx.observer.on_event(CopyEvent::Skipped { source, reason });
             }
-            Err(failure) => report_failure(&ctx.observer, tally, source, failure),
+            Err(failure) => report_failure(&ctx.observer, totals, source, failure),
         }
     }
 }
@@ -395,7 +396,7 @@ async fn make_links(
 async fn run_worker(
     ctx: &BatchContext,
     queue: &Mutex<VecDeque<PlannedFile>>,
-    tally: &Mutex<BatchTotals>,
+    totals: &Mutex<BatchTotals>,
 ) {
     loop {
         let Some(item) = lock(queue).pop_front() else {
@@ -408,7 +409,7 @@ async fn run_worker(
                 verified,
                 measured,
             }) => {
-                lock(tally).file_done(bytes, &verified, measured.map(|m| *m));
+                lock(totals).file_done(bytes, &verified, measured.map(|m| *m));
                 ctx.observer.on_event(CopyEvent::Finished {
                     source,
                     destination: item.destination.display(),
@@ -417,7 +418,7 @@ async fn run_worker(
                 });
             }
             Ok(FileOutcome::Kept) => {
-                lock(tally).file_kept();
+                lock(totals).file_kept();
                 let destination = item.destination.display();
                 ctx.observer.on_event(CopyEvent::Kept {
                     source,
@@ -425,8 +426,8 @@ async fn run_worker(
                 });
             }
             Err((bytes, failure)) => {
-                lock(tally).add_bytes(bytes);
-                report_failure(&ctx.observer, tally, source, failure);
+                lock(totals).add_bytes(bytes);
+                report_failure(&ctx.observer, totals, source, failure);
             }
         }
     }
@@ -434,11 +435,11 @@ async fn run_worker(
 
 fn report_failure(
     observer: &Arc<dyn CopyObserver>,
-    tally: &Mutex<BatchTotals>,
+    totals: &Mutex<BatchTotals>,
     source: String,
     failure: CopyFailure,
 ) {
-    lock(tally).file_failed(&failure);
+    lock(totals).file_failed(&failure);
     observer.on_event(CopyEvent::Failed { source, failure });
 }
 
@@ -451,8 +452,8 @@ async fn run_with_side_task<T, S>(
     // `biased`: when both are ready, a failure of `main` takes precedence.
     tokio::select! {
         biased;
-        moved = &mut main => Ok((moved?, side.await)),
-        beside = &mut side => Ok((main.await?, beside)),
+        main_result = &mut main => Ok((main_result?, side.await)),
+        side_result = &mut side => Ok((main.await?, side_result)),
     }
 }
 

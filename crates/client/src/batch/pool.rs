@@ -45,23 +45,23 @@ impl StorageSessionPool {
     pub(crate) async fn acquire_for_path(
         &self,
         id: &StorageId,
-        look_at: Option<&[u8]>,
+        first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let idle = lock(&self.idle).get_mut(id).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
-            None => self.open(id, look_at).await,
+            None => self.open(id, first_path).await,
         }
     }
 
     async fn open(
         &self,
         id: &StorageId,
-        look_at: Option<&[u8]>,
+        first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let opening = SessionOpening {
             avoid_pipelining: lock(&self.no_pipelining).contains(id),
-            first_path: look_at,
+            first_path,
         };
         match self.access.open(id, opening).await {
             Ok(session) => {
@@ -102,11 +102,11 @@ impl StorageSessionPool {
     /// Closes all idle sessions (QUIT), concurrently.
     pub(crate) async fn close(&self) {
         let all = std::mem::take(&mut *lock(&self.idle));
-        let mut goodbyes = tokio::task::JoinSet::new();
+        let mut closing = tokio::task::JoinSet::new();
         for session in all.into_values().flatten() {
-            goodbyes.spawn(session.close());
+            closing.spawn(session.close());
         }
-        while goodbyes.join_next().await.is_some() {}
+        while closing.join_next().await.is_some() {}
     }
 
     /// Remembers that the storage refuses to rename.

@@ -25,14 +25,14 @@ const RATE_LIMIT_SHARE: f64 = 0.85;
 pub(super) async fn report_while(
     ctx: &BatchContext,
     work: impl Future<Output = ()>,
-    tally: &Mutex<BatchTotals>,
+    totals: &Mutex<BatchTotals>,
 ) {
-    let finer = if ctx.trace.is_some() {
+    let samples_per_event = if ctx.trace.is_some() {
         TRACE_SAMPLES_PER_EVENT
     } else {
         1
     };
-    let mut timer = periodic_timer(PERIOD / finer);
+    let mut timer = periodic_timer(PERIOD / samples_per_event);
     let mut ticks = 0;
     let mut samples = ProgressSampler::default();
     tokio::pin!(work);
@@ -43,63 +43,63 @@ pub(super) async fn report_while(
             // it.
             () = &mut work => break,
             _ = timer.tick() => {
-                let seen = samples.sample(ctx, tally);
+                let sample = samples.sample(ctx, totals);
                 ticks += 1;
-                if ticks % finer == 0 {
-                    send_progress(ctx, seen);
+                if ticks % samples_per_event == 0 {
+                    send_progress(ctx, sample);
                 }
             }
         }
     }
     // Short batches end before the first tick; the summary needs at least one sample.
-    let seen = samples.sample(ctx, tally);
-    send_progress(ctx, seen);
+    let sample = samples.sample(ctx, totals);
+    send_progress(ctx, sample);
 }
 
-fn send_progress(ctx: &BatchContext, seen: BatchSample) {
+fn send_progress(ctx: &BatchContext, sample: BatchSample) {
     let totals = ctx.meter.totals();
     ctx.observer.on_event(CopyEvent::Progress {
         bytes: totals.moved,
         safe: totals.safe,
         streams: totals.streams,
-        buffer_bytes: seen.buffer,
-        limiter: seen.limiter.map(Limiter::name),
+        buffer_bytes: sample.buffer,
+        limiter: sample.limiter.map(Limiter::name),
     });
 }
 
 /// State kept between two samples.
 #[derive(Default)]
 struct ProgressSampler {
-    before: HashMap<String, u64>,
-    last: Option<Instant>,
+    previous_bytes: HashMap<String, u64>,
+    last_sample: Option<Instant>,
     /// Time and byte count when bytes were first seen to move.
-    moving: Option<(Instant, u64)>,
+    first_movement: Option<(Instant, u64)>,
 }
 
 impl ProgressSampler {
-    fn sample(&mut self, ctx: &BatchContext, tally: &Mutex<BatchTotals>) -> BatchSample {
+    fn sample(&mut self, ctx: &BatchContext, totals: &Mutex<BatchTotals>) -> BatchSample {
         let now = Instant::now();
-        let since = now - self.last.replace(now).unwrap_or(ctx.started);
-        let mut seen = BatchSample::default();
-        let mut before = HashMap::new();
+        let since = now - self.last_sample.replace(now).unwrap_or(ctx.started);
+        let mut sample = BatchSample::default();
+        let mut previous_bytes = HashMap::new();
         let mut most = 0;
         for file in ctx.meter.active() {
             let streams = file.sample();
             // The file with the most streams carries most of the traffic.
             if streams.len() > most {
                 most = streams.len();
-                seen.limiter = known_limiter(file.limiter(&streams));
+                sample.limiter = known_limiter(file.limiter(&streams));
             }
-            seen.streams += streams.len() as u64;
+            sample.streams += streams.len() as u64;
             for stream in &streams {
-                seen.buffer = seen.buffer.max(socket_stats::buffer(stream));
-                seen.memory += stream.memory.held();
+                sample.buffer = sample.buffer.max(socket_stats::buffer(stream));
+                sample.memory += stream.memory.held();
             }
             let Some(trace) = &ctx.trace else {
                 continue;
             };
             let bytes = file.moved();
-            let earlier = self.before.get(&file.name).copied().unwrap_or(0);
+            let earlier = self.previous_bytes.get(&file.name).copied().unwrap_or(0);
             trace.write_sample(&TraceSample {
                 time: now - ctx.started,
                 since_previous: since,
@@ -109,17 +109,17 @@ impl ProgressSampler {
                 buffer_set: ctx.options.transfer.buffers.pinned_bytes(),
                 streams: &streams,
             });
-            before.insert(file.name.clone(), bytes);
+            previous_bytes.insert(file.name.clone(), bytes);
         }
-        self.before = before;
+        self.previous_bytes = previous_bytes;
         let limit = ctx.options.transfer.rate.as_ref().map(RateLimit::rate);
         if self.is_at_rate_limit(now, ctx.meter.totals().moved, limit) {
             // Whatever the sockets show, the streams wait for the rate limiter.
-            seen.limiter = (seen.streams > 0).then_some(Limiter::RateLimit);
+            sample.limiter = (sample.streams > 0).then_some(Limiter::RateLimit);
         }
         write_decisions(ctx, ctx.trace.as_ref());
-        lock(tally).observe(seen);
-        seen
+        lock(totals).observe(sample);
+        sample
     }
 }
 
@@ -129,9 +129,9 @@ impl ProgressSampler {
         let Some(limit) = limit.filter(|_| moved > 0) else {
             return false;
         };
-        let (since, before) = *self.moving.get_or_insert((now, moved));
+        let (since, previous_bytes) = *self.first_movement.get_or_insert((now, moved));
         let allowed = limit as f64 * (now - since).as_secs_f64();
-        allowed > 0.0 && (moved - before) as f64 >= RATE_LIMIT_SHARE * allowed
+        allowed > 0.0 && (moved - previous_bytes) as f64 >= RATE_LIMIT_SHARE * allowed
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) async fn copy(
     let pipe = Arc::new(RelayPipe::new(printable(from.path).to_string()));
     // Bytes count once, where they are stored, so the fetch has a control block of its own.
     let fetching = Arc::new(TransferControl::new());
-    let (mouth, stop) = (
+    let (sink, cancel_guard) = (
         RelaySink(Arc::clone(&pipe)),
         CancelFetchOnDrop(Arc::clone(&fetching)),
     );
@@ -62,10 +62,10 @@ pub(super) async fn copy(
         ..spec.clone()
     };
     let fetch = async {
-        let _tells = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Fetching);
+        let _end_guard = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Fetching);
         let fetched = from
             .storage
-            .fetch(from.path, Arc::new(mouth), &fetch_spec, &fetching)
+            .fetch(from.path, Arc::new(sink), &fetch_spec, &fetching)
             .await;
         match fetched {
             Ok(_) => pipe.mark_complete(),
@@ -83,7 +83,7 @@ pub(super) async fn copy(
         ..spec.clone()
     };
     let store = async {
-        let _tells = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Storing);
+        let _end_guard = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Storing);
         let source: Arc<dyn Source> = Arc::new(RelaySource(Arc::clone(&pipe)));
         let stored = to.storage.store(source, to.path, &store_spec, control);
         let stored = stored.await;
@@ -95,7 +95,7 @@ pub(super) async fn copy(
     };
     let (fetched, stored) = tokio::join!(fetch, store);
     // Both futures have ended, so the guard has nothing left to cancel.
-    drop(stop);
+    drop(cancel_guard);
     match (fetched, stored) {
         (Ok(fetched), Ok(mut stored)) => {
             stored.warnings.extend(fetched.warnings);
@@ -194,8 +194,8 @@ impl RelayPipe {
     }
 }
 
-fn out_of_order(offset: u64, due: u64) -> io::Error {
-    let message = format!("the relay is sequential: offset {offset} came when {due} was due");
+fn out_of_order(offset: u64, expected: u64) -> io::Error {
+    let message = format!("the relay is sequential: offset {offset} came when {expected} was due");
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
@@ -218,16 +218,16 @@ impl Sink for RelaySink {
             if state.closed_by.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            let room = PIPE_CAPACITY
+            let free = PIPE_CAPACITY
                 .saturating_sub(state.bytes.len())
                 .min(buf.len());
-            if room == 0 {
+            if free == 0 {
                 state = self.0.wait(state);
                 continue;
             }
-            state.bytes.extend(&buf[..room]);
-            state.written += room as u64;
-            buf = &buf[room..];
+            state.bytes.extend(&buf[..free]);
+            state.written += free as u64;
+            buf = &buf[free..];
             self.0.changed.notify_all();
         }
         Ok(())

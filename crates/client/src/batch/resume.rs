@@ -38,23 +38,23 @@ pub(super) struct PartialLeftover<'a> {
 pub(super) async fn usable_ranges(
     ctx: &BatchContext,
     leftover: &PartialLeftover<'_>,
-    ends: &[&AvailableChecksums],
+    checksums: &[&AvailableChecksums],
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<RangeSet, CopyFailure> {
     let mut claim = match claimed_ranges(leftover) {
         Ok(claim) => claim,
-        Err(doubt) => return Ok(warn_starting_over(ctx, leftover, doubt)),
+        Err(reason) => return Ok(warn_starting_over(ctx, leftover, reason)),
     };
     let copied = leftover.identity.copy_length();
-    let whole = copied.is_some_and(|size| claim.safe.contains(0, size));
+    let is_complete = copied.is_some_and(|size| claim.safe.contains(0, size));
     // A complete file that was not confirmed looks the same as one that the server refused at the
     // end.
-    if whole && !leftover.has_checksum {
-        let doubt = "nothing tells whether the server confirmed its end";
-        return Ok(warn_starting_over(ctx, leftover, doubt));
+    if is_complete && !leftover.has_checksum {
+        let reason = "nothing tells whether the server confirmed its end";
+        return Ok(warn_starting_over(ctx, leftover, reason));
     }
-    let algorithm = common_range_algorithm(ends);
+    let algorithm = common_range_algorithm(checksums);
     let Some(algorithm) = algorithm else {
         if claim.safe.is_empty() && claim.unsynced.is_empty() {
             return Ok(claim.safe);
@@ -69,7 +69,7 @@ pub(super) async fn usable_ranges(
     // A file longer than the source cannot be the beginning of it.
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
     let end = end.filter(|_| !claim.server_refused);
-    let found = match safe_ranges_agree(&claim, algorithm, source, destination).await {
+    let loaded = match safe_ranges_agree(&claim, algorithm, source, destination).await {
         Ok(true) => {
             let safe = prove_unsynced_ranges(claim, algorithm, source, destination).await?;
             return prove_blocks(safe, end.unwrap_or(0), algorithm, source, destination).await;
@@ -83,11 +83,11 @@ pub(super) async fn usable_ranges(
         Err(failure) if failure.transient => return Err(failure),
         Err(failure) => return Ok(warn_starting_over(ctx, leftover, &failure.message)),
     };
-    if found.is_empty() {
-        let why = "its checksum differs from the source's";
-        return Ok(warn_starting_over(ctx, leftover, why));
+    if loaded.is_empty() {
+        let reason = "its checksum differs from the source's";
+        return Ok(warn_starting_over(ctx, leftover, reason));
     }
-    Ok(found)
+    Ok(loaded)
 }
 
 /// Whether the claimed ranges have the source's checksums: at the ends of the ranges if a journal
@@ -114,7 +114,7 @@ fn without_checksums(
     leftover: &PartialLeftover<'_>,
     claim: ClaimedRanges,
 ) -> RangeSet {
-    let doubt = if claim.server_lost {
+    let reason = if claim.server_lost {
         "the server was lost while it stored it, and without checksums nothing tells what it kept"
     } else if claim.safe.is_empty() {
         "this machine was restarted before any of it was forced to disk"
@@ -127,7 +127,7 @@ fn without_checksums(
         ));
         return claim.safe;
     };
-    warn_starting_over(ctx, leftover, doubt)
+    warn_starting_over(ctx, leftover, reason)
 }
 
 /// Checks the ranges that a power cut may have taken. Each is kept if its checksum is right.
@@ -173,23 +173,23 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
     };
     let size = leftover.identity.copy_length().unwrap_or(u64::MAX);
     match leftover.journal.and_then(journal::load) {
-        Some(found) if !found.identity.same_copy(leftover.identity) => {
+        Some(loaded) if !loaded.identity.same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
         }
-        Some(found) => {
+        Some(loaded) => {
             // With bytes in order, the file's length counts, which may be ahead of the last marker.
-            let handed = if found.identity.in_order {
+            let safe_now = if loaded.identity.in_order {
                 prefix(leftover.length)
             } else {
-                found.ranges.safe
+                loaded.ranges.safe
             };
-            let (safe, unproved) = if found.rebooted {
-                let synced = found.ranges.synced;
+            let (safe, unproved) = if loaded.rebooted {
+                let synced = loaded.ranges.synced;
                 // After a reboot the page cache is gone: only synced bytes are known to exist.
-                let rest = subtract(&handed, &synced, leftover.length.min(size));
-                (synced, rest)
+                let unsynced = subtract(&safe_now, &synced, leftover.length.min(size));
+                (synced, unsynced)
             } else {
-                (handed, RangeSet::new())
+                (safe_now, RangeSet::new())
             };
             if safe.end() > leftover.length || safe.end() > size {
                 return Err("it does not fit its journal");
@@ -197,9 +197,9 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
             Ok(ClaimedRanges {
                 safe,
                 unsynced: unproved,
-                from_server: found.location == JournalLocation::Server,
-                server_lost: found.server_lost,
-                server_refused: found.server_refused,
+                from_server: loaded.location == JournalLocation::Server,
+                server_lost: loaded.server_lost,
+                server_refused: loaded.server_refused,
                 has_journal: true,
             })
         }
@@ -215,13 +215,13 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
     }
 }
 
-/// The bytes below `end` that are in `set` and not in `less`.
-fn subtract(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
-    let mut rest = RangeSet::new();
+/// The bytes below `end` that are in `set` and not in `excluded`.
+fn subtract(set: &RangeSet, excluded: &RangeSet, end: u64) -> RangeSet {
+    let mut unsynced = RangeSet::new();
     for range in set.iter() {
-        rest.extend(&less.gaps(range.start, range.end.min(end)));
+        unsynced.extend(&excluded.gaps(range.start, range.end.min(end)));
     }
-    rest
+    unsynced
 }
 
 /// With `--resume`: a destination that has its final name and the source's size, from a run that
@@ -273,8 +273,15 @@ pub(super) fn is_whole_file(safe: &RangeSet, length: Option<u64>) -> bool {
     safe.range_count() == 1 && Some(safe.prefix_len()) == length
 }
 
-fn warn_starting_over(ctx: &BatchContext, leftover: &PartialLeftover<'_>, why: &str) -> RangeSet {
-    ctx.warn(format!("{}: starting over: {why}", leftover.display_name));
+fn warn_starting_over(
+    ctx: &BatchContext,
+    leftover: &PartialLeftover<'_>,
+    reason: &str,
+) -> RangeSet {
+    ctx.warn(format!(
+        "{}: starting over: {reason}",
+        leftover.display_name
+    ));
     RangeSet::new()
 }
 
@@ -295,12 +302,12 @@ mod tests {
     }
 
     fn claimed(
-        written: Option<(CopyIdentity, (u64, u64))>,
+        journal_content: Option<(CopyIdentity, (u64, u64))>,
         length: u64,
     ) -> Result<ClaimedRanges, &'static str> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        if let Some((copy, (start, end))) = written {
+        if let Some((copy, (start, end))) = journal_content {
             let mut safe = RangeSet::new();
             safe.insert(start, end);
             Journal::start_new(path.clone(), copy, JournalLocation::ThisMachine)

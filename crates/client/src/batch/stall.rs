@@ -9,12 +9,12 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// What the file's length has shown so far.
 pub(super) struct StallDetector {
     /// Length of the complete file.
-    expected: Option<u64>,
+    full_length: Option<u64>,
     /// No growth for this long is a stall.
     limit: Duration,
     /// The last length and the time since when it is unchanged.
-    last: Option<(u64, Instant)>,
-    grown: bool,
+    last_length: Option<(u64, Instant)>,
+    has_grown: bool,
 }
 
 /// Meaning of an observed length.
@@ -29,12 +29,12 @@ pub(super) enum GrowthSign {
 }
 
 impl StallDetector {
-    pub(super) fn new(expected: Option<u64>, limit: Duration) -> Self {
+    pub(super) fn new(full_length: Option<u64>, limit: Duration) -> Self {
         Self {
-            expected,
+            full_length,
             limit,
-            last: None,
-            grown: false,
+            last_length: None,
+            has_grown: false,
         }
     }
 
@@ -47,20 +47,20 @@ impl StallDetector {
     /// elsewhere first. Nor does the full length, because a server may allocate it at once, and
     /// finishing a transfer takes time.
     pub(super) fn observe(&mut self, length: u64, now: Instant) -> GrowthSign {
-        if self.expected.is_some_and(|all| length >= all) {
-            self.grown = false;
+        if self.full_length.is_some_and(|all| length >= all) {
+            self.has_grown = false;
             return GrowthSign::Inconclusive;
         }
-        match self.last {
-            Some((last, since)) if last == length => {
-                if self.grown && now.saturating_duration_since(since) >= self.limit {
+        match self.last_length {
+            Some((last_length, since)) if last_length == length => {
+                if self.has_grown && now.saturating_duration_since(since) >= self.limit {
                     return GrowthSign::Stalled(length);
                 }
                 GrowthSign::Inconclusive
             }
             before => {
-                self.grown |= before.is_some_and(|(last, _)| length > last);
-                self.last = Some((length, now));
+                self.has_grown |= before.is_some_and(|(last_length, _)| length > last_length);
+                self.last_length = Some((length, now));
                 GrowthSign::Grown(length)
             }
         }
@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn a_file_that_grew_and_stopped_has_stalled() {
-        let seen = signs(&[5, 9, 9, 9, 9]);
-        let [first, second, rest @ ..] = seen.as_slice() else {
-            panic!("{seen:?}")
+        let signs = signs(&[5, 9, 9, 9, 9]);
+        let [first, second, rest @ ..] = signs.as_slice() else {
+            panic!("{signs:?}")
         };
         assert_eq!(
             (first, second),
@@ -111,9 +111,9 @@ mod tests {
             [5, 9, 100, 100, 100, 100],
             [5, 9, 9, 9, 10, 10],
         ] {
-            let seen = signs(&lengths);
+            let signs = signs(&lengths);
             let stalled = |sign: &GrowthSign| matches!(sign, GrowthSign::Stalled(_));
-            assert!(!seen.iter().any(stalled), "{lengths:?}: {seen:?}");
+            assert!(!signs.iter().any(stalled), "{lengths:?}: {signs:?}");
         }
     }
 }

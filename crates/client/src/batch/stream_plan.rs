@@ -36,7 +36,7 @@ impl CopyRange {
         offset: Option<u64>,
         length: Option<u64>,
         facts: SourceFacts,
-        shown: &str,
+        display_name: &str,
     ) -> Result<Self, CopyFailure> {
         if offset.is_none() && length.is_none() {
             return Ok(Self {
@@ -47,19 +47,19 @@ impl CopyRange {
         let usage = |message| Err(CopyFailure::new(Exit::Usage, message));
         let Some(size) = facts.size else {
             return usage(format!(
-                "{shown}: a part needs the size of the source, which is not known"
+                "{display_name}: a part needs the size of the source, which is not known"
             ));
         };
         let offset = offset.unwrap_or(0);
         if offset > size {
             return usage(format!(
-                "{shown}: offset {offset} is beyond the end, the file has {size} bytes"
+                "{display_name}: offset {offset} is beyond the end, the file has {size} bytes"
             ));
         }
         let length = length.unwrap_or(size - offset);
         if length > size - offset {
             return usage(format!(
-                "{shown}: {length} bytes from offset {offset} go beyond the end, the file has \
+                "{display_name}: {length} bytes from offset {offset} go beyond the end, the file has \
                  {size} bytes"
             ));
         }
@@ -122,39 +122,41 @@ pub(super) struct StreamPlan {
 }
 
 impl StreamPlan {
-    /// For a transfer of `size` bytes, if known. A sequential end (`pipe`) allows one stream only.
+    /// For a transfer of `size` bytes, if known. A sequential end (`sequential`) allows one stream only.
     pub(super) fn for_transfer(
         ctx: &BatchContext,
         size: Option<u64>,
-        pipe: bool,
+        sequential: bool,
         (from, to): (&dyn Storage, &dyn Storage),
     ) -> Self {
         let options = &ctx.options;
         let (source, destination) = (from.capabilities(), to.capabilities());
-        let ends = EndpointAbilities::of(source, destination);
+        let abilities = EndpointAbilities::of(source, destination);
         let fixed = |n: u32| Self {
             streams: n,
             max_streams: n,
             ..Self::default()
         };
-        let lanes = match options.parallelism {
-            _ if pipe || options.mode == ModeChoice::Stream => fixed(1),
+        let plan = match options.parallelism {
+            _ if sequential || options.mode == ModeChoice::Stream => fixed(1),
             Parallelism::Fixed(n) => fixed(n.max(1)),
-            Parallelism::Auto => Self::auto(options, size, ends),
-            Parallelism::Chunked(mode) => Self::chunked(options, mode, ends),
+            Parallelism::Auto => Self::auto(options, size, abilities),
+            Parallelism::Chunked(mode) => Self::chunked(options, mode, abilities),
         };
         // Warned once per batch: the same end lacks the ability for every file.
-        if let (Parallelism::Chunked(_), None, false) = (options.parallelism, lanes.chunks, pipe) {
+        if let (Parallelism::Chunked(_), None, false) =
+            (options.parallelism, plan.chunks, sequential)
+        {
             ctx.warn(chunking_unavailable_warning(options, (from, to)));
         }
-        let impossible = !source.stores_any_order || !destination.stores_any_order;
+        let in_order_only = !source.stores_any_order || !destination.stores_any_order;
         Self {
             in_order: match options.mode {
                 ModeChoice::Stream => true,
                 ModeChoice::Extended => false,
-                ModeChoice::Auto => lanes.max_streams == 1 || impossible,
+                ModeChoice::Auto => plan.max_streams == 1 || in_order_only,
             },
-            ..lanes
+            ..plan
         }
     }
 
@@ -179,48 +181,48 @@ impl StreamPlan {
 
     /// Starts with the number of streams from the prior. An adapting sender continues from there.
     /// If the sender is another program's server, chunks measure how many streams pay off.
-    fn auto(options: &CopyOptions, size: Option<u64>, ends: EndpointAbilities) -> Self {
-        let one = Self {
+    fn auto(options: &CopyOptions, size: Option<u64>, abilities: EndpointAbilities) -> Self {
+        let single = Self {
             streams: 1,
             max_streams: 1,
             ..Self::default()
         };
-        if !ends.parallel {
-            return one;
+        if !abilities.parallel {
+            return single;
         }
-        let (rtt, most) = (ends.rtt, options.max_streams.max(1));
+        let (rtt, max_streams) = (abilities.rtt, options.max_streams.max(1));
         // A longhaul sender uses smaller blocks when there are more streams than blocks. Another
         // sender does not, and for a small file MODE E would only add round trips.
-        let block = if ends.adapts_streams {
+        let block = if abilities.adapts_streams {
             0
         } else {
             options.transfer.block
         };
-        let streams = initial::prior_from_rtt(rtt, size, block, most)
+        let streams = initial::prior_from_rtt(rtt, size, block, max_streams)
             .streams
             .unwrap_or(1);
         let large = size.is_none_or(|size| size >= ADAPT_FROM);
-        if ends.adapts_streams {
-            let grows = streams > 1 || (large && !ends.on_this_machine);
+        if abilities.adapts_streams {
+            let may_grow = streams > 1 || (large && !abilities.on_this_machine);
             return Self {
                 streams,
-                max_streams: if grows { most } else { 1 },
-                ..one
+                max_streams: if may_grow { max_streams } else { 1 },
+                ..single
             };
         }
-        let probes = most > 1
+        let probes = max_streams > 1
             && rtt >= MIN_PROBED_RTT
             && size.is_some_and(|size| size >= CHUNK_FROM)
-            && ends.takes_chunks;
+            && abilities.takes_chunks;
         Self {
             streams,
-            max_streams: if probes { most } else { streams },
+            max_streams: if probes { max_streams } else { streams },
             chunks: probes.then_some(Chunking::Probe),
-            ..one
+            ..single
         }
     }
 
-    fn chunked(options: &CopyOptions, mode: ChunkTuningMode, ends: EndpointAbilities) -> Self {
+    fn chunked(options: &CopyOptions, mode: ChunkTuningMode, abilities: EndpointAbilities) -> Self {
         let parameters = ChunkParameters {
             max_streams: options.autopar.max_streams.min(options.max_streams).max(1),
             ..options.autopar
@@ -231,7 +233,7 @@ impl StreamPlan {
             // At least 2, because a plan with one stream selects MODE S and chunks need MODE E.
             max_streams: parameters.max_streams.max(2),
             in_order: false,
-            chunks: ends
+            chunks: abilities
                 .takes_chunks
                 .then_some(Chunking::Mode(mode, parameters)),
         }
@@ -246,9 +248,9 @@ fn chunking_unavailable_warning(
     if options.mode == ModeChoice::Stream {
         return "--mode s has one stream: -p is of no use with it".to_owned();
     }
-    let asked = (!from.capabilities().ranges).then(|| from.name());
-    let stored = (!to.capabilities().partial_writes).then(|| to.name());
-    let names: Vec<&str> = asked.into_iter().chain(stored).collect();
+    let source_lacks = (!from.capabilities().ranges).then(|| from.name());
+    let destination_lacks = (!to.capabilities().partial_writes).then(|| to.name());
+    let names: Vec<&str> = source_lacks.into_iter().chain(destination_lacks).collect();
     format!(
         "{}: parts of a file cannot be asked for and stored at their place (ERET, ESTO), so that the \
          number of streams stays what it is at first",
@@ -260,8 +262,8 @@ fn chunking_unavailable_warning(
 pub(super) fn new_transfer_spec(
     ctx: &BatchContext,
     span: CopyRange,
-    have: &RangeSet,
-    lanes: StreamPlan,
+    completed: &RangeSet,
+    plan: StreamPlan,
 ) -> TransferSpec {
     let options = &ctx.options;
     let mut transfer = options.transfer.clone();
@@ -275,10 +277,10 @@ pub(super) fn new_transfer_spec(
         size: span.size,
         part: span.part,
         destination_offset: None,
-        chunks: lanes.chunks,
-        completed_ranges: have.clone(),
-        streams: lanes.streams,
-        max_streams: lanes.max_streams,
+        chunks: plan.chunks,
+        completed_ranges: completed.clone(),
+        streams: plan.streams,
+        max_streams: plan.max_streams,
         adapt: options.parallelism == Parallelism::Auto,
         prior: tune::Prior::default(),
         mode: options.mode,
@@ -306,24 +308,21 @@ mod tests {
         rtt: Duration::from_millis(50),
     };
 
-    fn auto(size: u64, ends: EndpointAbilities) -> StreamPlan {
-        StreamPlan::auto(&options(), Some(size), ends)
+    fn auto(size: u64, abilities: EndpointAbilities) -> StreamPlan {
+        StreamPlan::auto(&options(), Some(size), abilities)
     }
 
     #[test]
     fn an_adapting_sender_starts_with_the_prior_and_may_add_streams() {
-        let lanes = auto(1 << 30, OURS);
-        assert_eq!(
-            (lanes.streams, lanes.max_streams, lanes.chunks),
-            (4, 64, None)
-        );
+        let plan = auto(1 << 30, OURS);
+        assert_eq!((plan.streams, plan.max_streams, plan.chunks), (4, 64, None));
         // One stream at the start, more when the path needs them.
         let short = EndpointAbilities {
             rtt: Duration::from_millis(1),
             ..OURS
         };
-        let lanes = auto(1 << 30, short);
-        assert_eq!((lanes.streams, lanes.max_streams), (1, 64));
+        let plan = auto(1 << 30, short);
+        assert_eq!((plan.streams, plan.max_streams), (1, 64));
         assert_eq!(StreamPlan::auto(&options(), None, short).max_streams, 64);
     }
 
@@ -341,13 +340,13 @@ mod tests {
             parallel: false,
             ..OURS
         };
-        for lanes in [
+        for plan in [
             auto(ADAPT_FROM - 1, short),
             auto(100_000, OURS),
             auto(1 << 40, here),
             auto(1 << 40, plain),
         ] {
-            assert_eq!((lanes.streams, lanes.chunks), (1, None));
+            assert_eq!((plan.streams, plan.chunks), (1, None));
         }
         assert_eq!(auto(1 << 40, here).max_streams, 1);
         assert_eq!(auto(1 << 40, plain).max_streams, 1);
@@ -359,9 +358,9 @@ mod tests {
             adapts_streams: false,
             ..OURS
         };
-        let lanes = auto(CHUNK_FROM, foreign);
-        assert_eq!((lanes.streams, lanes.max_streams), (4, 64));
-        assert_eq!(lanes.chunks, Some(Chunking::Probe));
+        let plan = auto(CHUNK_FROM, foreign);
+        assert_eq!((plan.streams, plan.max_streams), (4, 64));
+        assert_eq!(plan.chunks, Some(Chunking::Probe));
         let short = EndpointAbilities {
             rtt: Duration::from_millis(4),
             ..foreign
@@ -370,20 +369,20 @@ mod tests {
             takes_chunks: false,
             ..foreign
         };
-        for (size, ends, streams) in [
+        for (size, abilities, streams) in [
             (CHUNK_FROM - 1, foreign, 4),
             (1 << 40, short, 1),
             (1 << 40, whole, 4),
         ] {
-            let lanes = auto(size, ends);
-            let got = (lanes.streams, lanes.max_streams, lanes.chunks);
+            let plan = auto(size, abilities);
+            let got = (plan.streams, plan.max_streams, plan.chunks);
             assert_eq!(got, (streams, streams, None));
         }
     }
 
     #[test]
     fn copies_by_several_threads_are_not_stored_in_order() {
-        let lanes = |parallelism, mode, sequential| {
+        let plan = |parallelism, mode, sequential| {
             let options = CopyOptions {
                 parallelism,
                 mode,
@@ -397,13 +396,13 @@ mod tests {
             Parallelism::Fixed(3),
             Parallelism::Chunked(ChunkTuningMode::Mi),
         ] {
-            let many = lanes(parallelism, ModeChoice::Auto, false);
+            let many = plan(parallelism, ModeChoice::Auto, false);
             assert_eq!(many.in_order, many.streams == 1, "{many:?}");
-            for one in [
-                lanes(parallelism, ModeChoice::Stream, false),
-                lanes(parallelism, ModeChoice::Extended, true),
+            for single in [
+                plan(parallelism, ModeChoice::Stream, false),
+                plan(parallelism, ModeChoice::Extended, true),
             ] {
-                assert_eq!((one.streams, one.in_order), (1, true));
+                assert_eq!((single.streams, single.in_order), (1, true));
             }
         }
         assert_eq!(
@@ -411,7 +410,7 @@ mod tests {
             1
         );
         assert_eq!(
-            lanes(Parallelism::Fixed(3), ModeChoice::Auto, false).streams,
+            plan(Parallelism::Fixed(3), ModeChoice::Auto, false).streams,
             3
         );
     }
@@ -422,11 +421,11 @@ mod tests {
             max_streams: 2,
             ..options()
         };
-        let lanes = StreamPlan::auto(&options, Some(1 << 40), OURS);
-        assert_eq!((lanes.streams, lanes.max_streams), (2, 2));
-        let lanes = StreamPlan::chunked(&options, ChunkTuningMode::Mi, OURS);
-        let Some(Chunking::Mode(ChunkTuningMode::Mi, parameters)) = lanes.chunks else {
-            unreachable!("{lanes:?}");
+        let plan = StreamPlan::auto(&options, Some(1 << 40), OURS);
+        assert_eq!((plan.streams, plan.max_streams), (2, 2));
+        let plan = StreamPlan::chunked(&options, ChunkTuningMode::Mi, OURS);
+        let Some(Chunking::Mode(ChunkTuningMode::Mi, parameters)) = plan.chunks else {
+            unreachable!("{plan:?}");
         };
         assert_eq!(parameters.max_streams, 2);
     }

@@ -122,10 +122,10 @@ impl BatchTotals {
     }
 
     /// Takes a sample of the files in flight.
-    pub(super) fn observe(&mut self, seen: BatchSample) {
-        self.streams_max = self.streams_max.max(seen.streams);
-        self.buffer_max = self.buffer_max.max(seen.buffer);
-        self.memory_max = self.memory_max.max(seen.memory);
+    pub(super) fn observe(&mut self, sample: BatchSample) {
+        self.streams_max = self.streams_max.max(sample.streams);
+        self.buffer_max = self.buffer_max.max(sample.buffer);
+        self.memory_max = self.memory_max.max(sample.memory);
     }
 
     /// Exit class: `Partial` if some files succeeded or the failures differ, otherwise the class of
@@ -148,8 +148,8 @@ impl BatchTotals {
             .max(elapsed)
             .as_nanos()
             .max(1);
-        let of_one = u128::from(self.rate?) * elapsed.as_nanos() / shared;
-        u64::try_from(of_one).ok()
+        let per_transfer = u128::from(self.rate?) * elapsed.as_nanos() / shared;
+        u64::try_from(per_transfer).ok()
     }
 
     /// The summary of a batch that took `elapsed`.
@@ -196,53 +196,53 @@ mod tests {
 
     use super::*;
 
-    fn tally(done: &[&str], failed: &[Exit]) -> CopySummary {
-        let mut tally = BatchTotals::default();
-        for label in done {
-            tally.file_done(10, label, None);
+    fn totals(labels: &[&str], exits: &[Exit]) -> CopySummary {
+        let mut totals = BatchTotals::default();
+        for label in labels {
+            totals.file_done(10, label, None);
         }
-        for exit in failed {
-            tally.file_failed(&CopyFailure::new(*exit, "x"));
+        for exit in exits {
+            totals.file_failed(&CopyFailure::new(*exit, "x"));
         }
-        tally.summary(Duration::from_secs(1))
+        totals.summary(Duration::from_secs(1))
     }
 
     #[test]
     fn the_exit_class_is_that_of_the_failures_or_partial() {
-        assert_eq!(tally(&["md5"], &[]).exit, Exit::Done);
-        assert_eq!(tally(&["md5"], &[Exit::NotFound]).exit, Exit::Partial);
-        assert_eq!(tally(&[], &[Exit::NotFound]).exit, Exit::NotFound);
+        assert_eq!(totals(&["md5"], &[]).exit, Exit::Done);
+        assert_eq!(totals(&["md5"], &[Exit::NotFound]).exit, Exit::Partial);
+        assert_eq!(totals(&[], &[Exit::NotFound]).exit, Exit::NotFound);
         let alike = [Exit::Refused, Exit::Refused];
-        assert_eq!(tally(&[], &alike).exit, Exit::Refused);
+        assert_eq!(totals(&[], &alike).exit, Exit::Refused);
         let mixed = [Exit::Refused, Exit::Local];
-        assert_eq!(tally(&[], &mixed).exit, Exit::Partial);
+        assert_eq!(totals(&[], &mixed).exit, Exit::Partial);
     }
 
     #[test]
     fn the_verification_label_is_mixed_when_files_differ() {
-        assert_eq!(tally(&[], &[]).verified, "none");
-        assert_eq!(tally(&["md5", "md5"], &[]).verified, "md5");
-        assert_eq!(tally(&["md5", "size", "size"], &[]).verified, "mixed");
+        assert_eq!(totals(&[], &[]).verified, "none");
+        assert_eq!(totals(&["md5", "md5"], &[]).verified, "md5");
+        assert_eq!(totals(&["md5", "size", "size"], &[]).verified, "mixed");
     }
 
     #[test]
     fn a_rate_limit_shared_by_several_files_is_their_limiter() {
-        let mut tally = BatchTotals::default();
-        tally.set_rate_limit(Some(4_000));
+        let mut totals = BatchTotals::default();
+        totals.set_rate_limit(Some(4_000));
         for _ in 0..4 {
-            let seen = MeasurementSource::ThisEnd(Box::new(Evidence {
+            let sample = MeasurementSource::ThisEnd(Box::new(Evidence {
                 bytes: 10_000,
                 elapsed: Duration::from_secs(10),
                 ..Evidence::for_role(Role::Receiver)
             }));
             let measured = TransferMeasurement {
-                source: seen,
+                source: sample,
                 buffer_policy: "auto",
                 remarks: Vec::new(),
             };
-            tally.file_done(10_000, "md5", Some(measured));
+            totals.file_done(10_000, "md5", Some(measured));
         }
-        let limited_by = |seconds| tally.summary(Duration::from_secs(seconds)).limited_by;
+        let limited_by = |seconds| totals.summary(Duration::from_secs(seconds)).limited_by;
         assert_eq!(limited_by(10), "rate limit");
         // One after the other, each transfer had the full limit and did not use it.
         assert_ne!(limited_by(40), "rate limit");
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn totals_add_up_files_failures_and_bytes() {
-        let summary = tally(&["md5", "md5"], &[Exit::Local]);
+        let summary = totals(&["md5", "md5"], &[Exit::Local]);
         assert_eq!((summary.files, summary.failed, summary.bytes), (2, 1, 20));
         assert_eq!(summary.goodput_bps, 160.0);
         assert_eq!(summary.first_failure.unwrap().exit, Exit::Local);

@@ -184,7 +184,9 @@ fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
             .boot
             .as_ref()
             .map_or(JournalLocation::Server, |_| JournalLocation::ThisMachine),
-        rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
+        rebooted: header
+            .boot
+            .is_some_and(|journal_boot| boot != Some(&journal_boot)),
         server_lost: lost,
         server_refused: refused,
     })
@@ -199,9 +201,9 @@ fn parse_ranges(text: &str) -> Option<RangeSet> {
 
 /// The value of a line whose checksum is right.
 fn parse_line<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
-    let (sum, payload) = line.split_at_checked(8)?;
+    let (checksum, payload) = line.split_at_checked(8)?;
     let payload = payload.strip_prefix(b" ")?;
-    (crc32c_hex(payload).as_bytes() == sum).then_some(())?;
+    (crc32c_hex(payload).as_bytes() == checksum).then_some(())?;
     serde_json::from_slice(payload).ok()
 }
 
@@ -343,9 +345,9 @@ impl Journal {
                 .then(|| boot_id().unwrap_or_default()),
         })?;
         text.extend_from_slice(record);
-        let next = temporary_path(&self.path);
+        let temporary = temporary_path(&self.path);
         // A leftover is removed first, so that nothing is written through a symbolic link.
-        match fs::remove_file(&next) {
+        match fs::remove_file(&temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
@@ -353,13 +355,13 @@ impl Journal {
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&next)?;
+            .open(&temporary)?;
         file.write_all(&text)?;
         if self.path.exists() {
             // Without the sync, a power cut could leave an empty journal in place of a good one.
             file.sync_data()?;
         }
-        fs::rename(&next, &self.path)?;
+        fs::rename(&temporary, &self.path)?;
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
@@ -385,18 +387,18 @@ impl Journal {
         }
     }
 
-    /// Withdraws earlier claims: only `left` counts from now on, and the length of the partial file
+    /// Withdraws earlier claims: only `remaining` counts from now on, and the length of the partial file
     /// shows nothing. If the journal cannot be rewritten (for example on a full disk), it is
     /// removed, because it would claim too much.
-    pub(crate) fn retract_to(&mut self, left: &StoredRanges) -> io::Result<()> {
+    pub(crate) fn retract_to(&mut self, remaining: &StoredRanges) -> io::Result<()> {
         self.identity.in_order = false;
         self.file = None;
         self.written = None;
-        if left.safe.is_empty() && !self.server_refused {
+        if remaining.safe.is_empty() && !self.server_refused {
             remove_file_and_temporary(&self.path);
             return Ok(());
         }
-        self.write(left)
+        self.write(remaining)
             .inspect_err(|_| remove_file_and_temporary(&self.path))
     }
 
@@ -461,9 +463,9 @@ pub(crate) fn remove_file_and_temporary(path: &Path) {
 
 /// Path of the temporary file that is renamed to the journal.
 fn temporary_path(path: &Path) -> PathBuf {
-    let mut next = path.as_os_str().to_owned();
-    next.push(OsStr::from_bytes(JOURNAL_TEMP_SUFFIX));
-    next.into()
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(OsStr::from_bytes(JOURNAL_TEMP_SUFFIX));
+    temporary.into()
 }
 
 /// Rewrites the journal at `path` as if written before the last boot.

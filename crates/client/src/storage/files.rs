@@ -118,18 +118,18 @@ fn stat_path(path: &Path) -> Result<ListedEntry, CopyFailure> {
 /// The entries of a directory. Links are not followed.
 fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
     let mut entries = Vec::new();
-    for listed in fs::read_dir(path).map_err(|e| path_failure(path, &e))? {
-        let listed = listed.map_err(|e| path_failure(path, &e))?;
-        let name = listed.file_name();
-        let meta = match fs::symlink_metadata(listed.path()) {
+    for dir_entry in fs::read_dir(path).map_err(|e| path_failure(path, &e))? {
+        let dir_entry = dir_entry.map_err(|e| path_failure(path, &e))?;
+        let name = dir_entry.file_name();
+        let meta = match fs::symlink_metadata(dir_entry.path()) {
             Ok(meta) => meta,
             // Removed since the directory was read.
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            Err(e) => return Err(path_failure(&listed.path(), &e)),
+            Err(e) => return Err(path_failure(&dir_entry.path(), &e)),
         };
         let mut entry = listed_entry(name.as_bytes(), &meta);
         if meta.is_symlink() {
-            let target = fs::read_link(listed.path());
+            let target = fs::read_link(dir_entry.path());
             let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
             entry.link_target = Some(target.unwrap_or_default());
         }
@@ -144,18 +144,18 @@ fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> 
 /// Opens a file for reading. Facts are set only for regular files, which can be read again. A file
 /// that reports length 0 but has content, as in proc(5), is read to its end like a pipe.
 fn open_source(path: &Path) -> Result<OpenSource, CopyFailure> {
-    let failed = |e| local_failure(path, e);
-    let file = File::open(path).map_err(failed)?;
-    let meta = file.metadata().map_err(failed)?;
-    let sized = meta.is_file() && (meta.len() > 0 || is_empty(&file).map_err(failed)?);
+    let failure = |e| local_failure(path, e);
+    let file = File::open(path).map_err(failure)?;
+    let meta = file.metadata().map_err(failure)?;
+    let has_length = meta.is_file() && (meta.len() > 0 || is_empty(&file).map_err(failure)?);
     let name = path.to_string_lossy();
-    let source = match sized {
-        true => FileSource::new(file, name).map_err(failed)?,
+    let source = match has_length {
+        true => FileSource::new(file, name).map_err(failure)?,
         false => FileSource::sequential(file, name),
     };
     Ok(OpenSource {
         source: Arc::new(source),
-        facts: sized.then(|| SourceFacts::from_local_metadata(&meta)),
+        facts: has_length.then(|| SourceFacts::from_local_metadata(&meta)),
     })
 }
 
@@ -170,9 +170,9 @@ fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, CopyFailure> 
     // The directory entry is durable only after the parent directory is synced (fsync(2)).
     match fs::create_dir(path) {
         Ok(()) => {
-            let above = crate::partial::directory_of(path);
+            let parent = crate::partial::directory_of(path);
             policy
-                .sync_directory(above)
+                .sync_directory(parent)
                 .map_err(|e| local_failure(path, e))?;
             Ok(true)
         }
@@ -182,7 +182,7 @@ fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, CopyFailure> 
 }
 
 fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
-    let made = match symlink(target, path) {
+    let result = match symlink(target, path) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
             if !is_link {
@@ -192,19 +192,21 @@ fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
             // symlink(2) does not replace, so the old link is removed first.
             fs::remove_file(path).and_then(|()| symlink(target, path))
         }
-        made => made,
+        result => result,
     };
-    made.map_err(|e| local_failure(path, e))
+    result.map_err(|e| local_failure(path, e))
 }
 
 fn set_file_time(path: &Path, time: Timestamp) -> Result<bool, CopyFailure> {
-    let since = u64::try_from(time.0).ok().map(Duration::from_secs);
+    let since_epoch = u64::try_from(time.0).ok().map(Duration::from_secs);
     // std panics on times that it cannot represent.
-    let Some(time) = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) else {
+    let Some(time) =
+        since_epoch.and_then(|since_epoch| SystemTime::UNIX_EPOCH.checked_add(since_epoch))
+    else {
         return Ok(false);
     };
-    let dated = File::open(path).and_then(|file| file.set_modified(time));
-    dated.map(|()| true).map_err(|e| path_failure(path, &e))
+    let result = File::open(path).and_then(|file| file.set_modified(time));
+    result.map(|()| true).map_err(|e| path_failure(path, &e))
 }
 
 #[async_trait]
@@ -218,10 +220,10 @@ impl Storage for LocalFiles {
     }
 
     fn resolve_path(&self, path: &[u8]) -> Vec<u8> {
-        let real = fs::canonicalize(to_path(path));
-        real.map_or_else(
+        let canonical = fs::canonicalize(to_path(path));
+        canonical.map_or_else(
             |_| path.to_vec(),
-            |real| real.as_os_str().as_bytes().to_vec(),
+            |canonical| canonical.as_os_str().as_bytes().to_vec(),
         )
     }
 
@@ -289,10 +291,14 @@ impl Storage for LocalFiles {
     ) -> Result<TransferAttempt, CopyFailure> {
         let (path, policy) = (to_path(path), self.policy);
         // Without safe ranges nothing of the old content may remain.
-        let anew = spec.completed_ranges.is_empty();
+        let truncate = spec.completed_ranges.is_empty();
         let sink = run_blocking(move || {
             let mut options = OpenOptions::new();
-            options.write(true).read(true).create(true).truncate(anew);
+            options
+                .write(true)
+                .read(true)
+                .create(true)
+                .truncate(truncate);
             let file = options.open(&path).map_err(|e| path_failure(&path, &e))?;
             let sink =
                 FileSink::new(file, path.to_string_lossy()).map_err(|e| local_failure(&path, e))?;
@@ -407,10 +413,10 @@ mod tests {
     fn dangling_links_are_listed_and_missing_directories_fail() {
         let dir = tempfile::tempdir().unwrap();
         symlink("nowhere", dir.path().join("dead")).unwrap();
-        let listed = read_directory(dir.path()).unwrap();
-        assert_eq!(listed[0].entry.kind, EntryKind::SymLink);
+        let dir_entry = read_directory(dir.path()).unwrap();
+        assert_eq!(dir_entry[0].entry.kind, EntryKind::SymLink);
         assert_eq!(
-            listed[0].entry.link_target.as_deref(),
+            dir_entry[0].entry.link_target.as_deref(),
             Some(&b"nowhere"[..])
         );
         let missing = read_directory(&dir.path().join("none")).unwrap_err();

@@ -141,11 +141,11 @@ impl Storage for ClientSession {
         spec: &TransferSpec,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, CopyFailure> {
-        let other = format!("{} speaks no FTP: nothing can be moved there", to.name());
+        let message = format!("{} speaks no FTP: nothing can be moved there", to.name());
         let to: &mut dyn Any = to;
         let to = to
             .downcast_mut::<Self>()
-            .ok_or_else(|| CopyFailure::new(Exit::Protocol, other))?;
+            .ok_or_else(|| CopyFailure::new(Exit::Protocol, message))?;
         transfer::third_party(self, path, to, to_path, spec, progress).await
     }
 

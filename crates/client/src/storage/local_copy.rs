@@ -44,17 +44,17 @@ pub(crate) async fn copy_local(
         checksum: spec.checksum.filter(|_| spec.completed_ranges.is_empty()),
         ..TransferSettings::default()
     };
-    let doing = format!("copy {}", source.name());
+    let action = format!("copy {}", source.name());
     let whole = spec.completed_ranges.is_empty() && spec.part.is_none();
-    let running = Arc::clone(control);
-    let moved = tokio::task::spawn_blocking(move || {
-        copy_blocking(source, &sink, plan, whole, &settings, &running)
+    let control = Arc::clone(control);
+    let result = tokio::task::spawn_blocking(move || {
+        copy_blocking(source, &sink, plan, whole, &settings, &control)
     });
-    let moved = moved
+    let result = result
         .await
         .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
-    let report =
-        moved.map_err(|error| pull_failure("this machine", &doing, &error, &spec.confirmation))?;
+    let report = result
+        .map_err(|error| pull_failure("this machine", &action, &error, &spec.confirmation))?;
     Ok(TransferAttempt {
         streams: report.evidence.streams.max(1),
         buffers: spec.options.buffers,

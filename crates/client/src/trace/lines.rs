@@ -126,14 +126,14 @@ pub(super) fn transfer_line<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine
 
 pub(super) fn stream_line<'a>(
     snapshot: &TraceSample<'a>,
-    one: &StreamSample,
+    sample: &StreamSample,
 ) -> StreamTraceLine<'a> {
-    let info = &one.info;
+    let info = &sample.info;
     StreamTraceLine {
         sample: "stream",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
-        stream: one.stream,
+        stream: sample.stream,
         bytes: info.bytes_acked.max(info.bytes_received),
         bandwidth: info.delivery_rate.saturating_mul(8),
         rtt: info.rtt_us,
@@ -141,10 +141,10 @@ pub(super) fn stream_line<'a>(
         receive_rtt: info.rcv_rtt_us,
         window: socket_stats::window(info),
         peer_window: info.snd_wnd,
-        buffer: socket_stats::buffer(one),
-        buffer_send: one.memory.sndbuf,
-        buffer_receive: one.memory.rcvbuf,
-        memory: one.memory.held(),
+        buffer: socket_stats::buffer(sample),
+        buffer_send: sample.memory.sndbuf,
+        buffer_receive: sample.memory.rcvbuf,
+        memory: sample.memory.held(),
         in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
         retransmits: info.total_retrans,
         busy: info.busy_us,
@@ -170,13 +170,13 @@ pub(super) fn buffer_decision_line<'a>(
 }
 
 fn describe_buffer_setting(change: BufferSetting) -> String {
-    let (what, bytes) = match change {
+    let (kind, bytes) = match change {
         BufferSetting::SendBuffer(bytes) => ("send buffer", bytes),
         BufferSetting::ReceiveBuffer(bytes) => ("receive buffer", bytes),
         BufferSetting::WindowClamp(bytes) => ("window", bytes),
         BufferSetting::RestoreAutotuning(bytes) => ("regrow", bytes),
     };
-    format!("{what} {bytes}")
+    format!("{kind} {bytes}")
 }
 
 pub(super) fn transfer_decision_line<'a>(

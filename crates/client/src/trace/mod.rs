@@ -21,7 +21,7 @@ mod lines;
 /// An open trace file.
 #[derive(Debug)]
 pub(crate) struct TraceFile {
-    out: Mutex<BufWriter<File>>,
+    writer: Mutex<BufWriter<File>>,
 }
 
 /// One sample of a transfer and its streams.
@@ -64,18 +64,18 @@ impl TraceFile {
         };
         let file = open().map_err(|e| local_failure(path, e))?;
         Ok(Self {
-            out: Mutex::new(BufWriter::new(file)),
+            writer: Mutex::new(BufWriter::new(file)),
         })
     }
 
     /// Writes the lines of one sample. A write error does not stop a transfer.
     pub(crate) fn write_sample(&self, snapshot: &TraceSample<'_>) {
-        let mut out = self.out();
+        let mut writer = self.writer();
         for sample in snapshot.streams {
-            write_line(&mut *out, &lines::stream_line(snapshot, sample));
+            write_line(&mut *writer, &lines::stream_line(snapshot, sample));
         }
-        write_line(&mut *out, &lines::transfer_line(snapshot));
-        flush(&mut *out);
+        write_line(&mut *writer, &lines::transfer_line(snapshot));
+        flush(&mut *writer);
     }
 
     /// Writes a decision about the buffers of `file`, made at `time` since the run began.
@@ -85,12 +85,12 @@ impl TraceFile {
         file: &str,
         decision: &BufferDecision,
     ) {
-        let mut out = self.out();
+        let mut writer = self.writer();
         write_line(
-            &mut *out,
+            &mut *writer,
             &lines::buffer_decision_line(time, file, decision),
         );
-        flush(&mut *out);
+        flush(&mut *writer);
     }
 
     /// Writes a decision about the streams of `file`, made at `time` since the run began.
@@ -100,28 +100,28 @@ impl TraceFile {
         file: &str,
         decision: &auto::TransferDecision,
     ) {
-        let mut out = self.out();
+        let mut writer = self.writer();
         write_line(
-            &mut *out,
+            &mut *writer,
             &lines::transfer_decision_line(time, file, decision),
         );
-        flush(&mut *out);
+        flush(&mut *writer);
     }
 
-    fn out(&self) -> MutexGuard<'_, BufWriter<File>> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writer(&self) -> MutexGuard<'_, BufWriter<File>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn write_line(out: &mut impl Write, value: &impl Serialize) {
-    let written = serde_json::to_writer(&mut *out, value).map_err(io::Error::from);
-    if let Err(e) = written.and_then(|()| out.write_all(b"\n")) {
+fn write_line(writer: &mut impl Write, value: &impl Serialize) {
+    let written = serde_json::to_writer(&mut *writer, value).map_err(io::Error::from);
+    if let Err(e) = written.and_then(|()| writer.write_all(b"\n")) {
         tracing::debug!("trace: {e}");
     }
 }
 
-fn flush(out: &mut impl Write) {
-    if let Err(e) = out.flush() {
+fn flush(writer: &mut impl Write) {
+    if let Err(e) = writer.flush() {
         tracing::debug!("trace: {e}");
     }
 }

@@ -66,21 +66,23 @@ pub(super) fn target_within_tree(top: &[u8], directory: &[u8], target: &[u8]) ->
     if let Some(absolute) = target.strip_prefix(b"/") {
         let top: Vec<&[u8]> = components(top).collect();
         let mut rest = components(absolute);
-        let under = top.iter().all(|part| rest.next() == Some(*part));
+        let is_below = top.iter().all(|part| rest.next() == Some(*part));
         let rest: Vec<&[u8]> = rest.collect();
-        if !under || rest.contains(&&b".."[..]) {
+        if !is_below || rest.contains(&&b".."[..]) {
             return None;
         }
-        let mut steps = vec![&b".."[..]; depth];
-        steps.extend(rest);
-        return Some(match steps.is_empty() {
+        let mut path = vec![&b".."[..]; depth];
+        path.extend(rest);
+        return Some(match path.is_empty() {
             true => b".".to_vec(),
-            false => steps.join(&b'/'),
+            false => path.join(&b'/'),
         });
     }
-    let up = components(target).take_while(|part| *part == b"..").count();
-    let later = components(target).skip(up).any(|part| part == b"..");
-    (!target.is_empty() && up <= depth && !later).then(|| target.to_vec())
+    let leading_parents = components(target).take_while(|part| *part == b"..").count();
+    let has_later_parent = components(target)
+        .skip(leading_parents)
+        .any(|part| part == b"..");
+    (!target.is_empty() && leading_parents <= depth && !has_later_parent).then(|| target.to_vec())
 }
 
 /// Components without `.` and empty ones.

@@ -40,11 +40,11 @@ pub(crate) struct DirectoryTree {
 /// Checks that a name may be created below a destination: not empty, not `.` or `..`, without `/`
 /// and NUL.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
-    let refuse = |why: &str| {
+    let refuse = |reason: &str| {
         let shown = String::from_utf8_lossy(name);
         Err(CopyFailure::new(
             Exit::Protocol,
-            format!("refused the name {shown:?}: {why}"),
+            format!("refused the name {shown:?}: {reason}"),
         ))
     };
     match name {
@@ -103,7 +103,7 @@ impl DirectoryTree {
         &mut self,
         branch: &PendingDirectory,
         entry: &ListedEntry,
-        next: &mut PendingDirectories,
+        pending: &mut PendingDirectories,
     ) {
         let relative = join_path(&branch.path, &entry.name);
         match entry.kind {
@@ -114,8 +114,8 @@ impl DirectoryTree {
                 if id.as_ref().is_some_and(|id| branch.ancestors.contains(id)) {
                     self.skipped.push((relative, links::LINK_LOOP.to_owned()));
                 } else {
-                    let trail = branch.ancestors.child(id, false);
-                    self.add_directory(relative, branch.depth, trail, next);
+                    let ancestors = branch.ancestors.child(id, false);
+                    self.add_directory(relative, branch.depth, ancestors, pending);
                 }
             }
             EntryKind::File => self.files.push((relative, SourceFacts::from_entry(entry))),
@@ -127,15 +127,15 @@ impl DirectoryTree {
     }
 
     /// Checks that the tree is not larger than the limit.
-    fn check_size(&self, top: &[u8], most: usize) -> Result<(), CopyFailure> {
+    fn check_size(&self, top: &[u8], max_entries: usize) -> Result<(), CopyFailure> {
         let kinds = [self.directories.len(), self.files.len(), self.skipped.len()];
-        if kinds.iter().sum::<usize>() + self.failed.len() <= most {
+        if kinds.iter().sum::<usize>() + self.failed.len() <= max_entries {
             return Ok(());
         }
         Err(CopyFailure::new(
             Exit::Protocol,
             format!(
-                "{} has more than {most} entries below it: name its directories one by one",
+                "{} has more than {max_entries} entries below it: name its directories one by one",
                 display_path(top)
             ),
         ))
@@ -145,20 +145,20 @@ impl DirectoryTree {
         &mut self,
         relative: Vec<u8>,
         depth: usize,
-        trail: Arc<DirectoryChain>,
-        next: &mut PendingDirectories,
+        ancestors: Arc<DirectoryChain>,
+        pending: &mut PendingDirectories,
     ) {
         if depth >= MAX_DEPTH {
-            let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
+            let reason = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
             self.failed
-                .push((relative, CopyFailure::new(Exit::Protocol, why)));
+                .push((relative, CopyFailure::new(Exit::Protocol, reason)));
             return;
         }
         self.directories.push(relative.clone());
-        next.push(PendingDirectory {
+        pending.push(PendingDirectory {
             path: relative,
             depth: depth + 1,
-            ancestors: trail,
+            ancestors,
         });
     }
 
@@ -168,21 +168,21 @@ impl DirectoryTree {
         relative: Vec<u8>,
         branch: &PendingDirectory,
         id: Option<String>,
-        next: &mut PendingDirectories,
+        pending: &mut PendingDirectories,
     ) {
         match &id {
             Some(id) if branch.ancestors.contains(id) => {
                 self.skipped.push((relative, links::LINK_LOOP.to_owned()));
             }
             None if branch.ancestors.followed_unknown_link => {
-                let why = "symbolic link below a symbolic link, and the server does not tell whether \
+                let reason = "symbolic link below a symbolic link, and the server does not tell whether \
                            that is a loop: copy it under its own name";
                 self.failed
-                    .push((relative, CopyFailure::new(Exit::Protocol, why)));
+                    .push((relative, CopyFailure::new(Exit::Protocol, reason)));
             }
             _ => {
-                let trail = branch.ancestors.child(id, true);
-                self.add_directory(relative, branch.depth, trail, next);
+                let ancestors = branch.ancestors.child(id, true);
+                self.add_directory(relative, branch.depth, ancestors, pending);
             }
         }
     }
@@ -197,15 +197,15 @@ impl DirectoryTree {
     ) {
         let target = target.filter(|target| !target.is_empty());
         let Some(target) = target else {
-            let why = "symbolic link, and the server does not tell where it points";
-            self.skipped.push((relative, why.to_owned()));
+            let reason = "symbolic link, and the server does not tell where it points";
+            self.skipped.push((relative, reason.to_owned()));
             return;
         };
         match links::target_within_tree(top, &branch.path, target) {
             Some(target) => self.links.push((relative, target)),
             None => {
-                let why = "symbolic link that points out of the copied tree".to_owned();
-                self.skipped.push((relative, why));
+                let reason = "symbolic link that points out of the copied tree".to_owned();
+                self.skipped.push((relative, reason));
             }
         }
     }
@@ -223,7 +223,7 @@ impl DirectoryTree {
             SymlinkPolicy::Follow => storage.stat(top).await?.unique,
             SymlinkPolicy::Copy | SymlinkPolicy::Skip => None,
         };
-        let walked = TreeWalk {
+        let walk = TreeWalk {
             top,
             resolved_top: storage.resolve_path(top),
             links,
@@ -234,8 +234,8 @@ impl DirectoryTree {
                 true => top.to_vec(),
                 false => join_path(top, &branch.path),
             };
-            let mut listed = match storage.list(&path).await {
-                Ok(listed) => listed,
+            let mut entries = match storage.list(&path).await {
+                Ok(entries) => entries,
                 Err(failure) if failure.transient || branch.path.is_empty() => return Err(failure),
                 Err(failure) => {
                     tree.failed.push((branch.path, failure));
@@ -243,14 +243,14 @@ impl DirectoryTree {
                 }
             };
             // Some servers list a name twice; it must not be copied twice.
-            listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
-            listed.dedup_by(|a, b| a.entry.name == b.entry.name);
-            for SymlinkCheckedEntry { entry, .. } in &listed {
+            entries.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+            entries.dedup_by(|a, b| a.entry.name == b.entry.name);
+            for SymlinkCheckedEntry { entry, .. } in &entries {
                 if let Err(failure) = check_name(&entry.name) {
                     let relative = join_path(&branch.path, &entry.name);
                     tree.failed.push((relative, failure));
                 } else if entry.is_symlink() {
-                    tree.add_link(storage, &walked, &branch, entry, &mut pending)
+                    tree.add_link(storage, &walk, &branch, entry, &mut pending)
                         .await?;
                 } else {
                     tree.add_entry(&branch, entry, &mut pending);
@@ -264,37 +264,37 @@ impl DirectoryTree {
     async fn add_link(
         &mut self,
         storage: &mut dyn Storage,
-        walked: &TreeWalk<'_>,
+        walk: &TreeWalk<'_>,
         branch: &PendingDirectory,
         entry: &ListedEntry,
-        next: &mut PendingDirectories,
+        pending: &mut PendingDirectories,
     ) -> Result<(), CopyFailure> {
         let relative = join_path(&branch.path, &entry.name);
-        match walked.links {
+        match walk.links {
             SymlinkPolicy::Skip => self
                 .skipped
                 .push((relative, links::LINK_SKIPPED.to_owned())),
             SymlinkPolicy::Copy => {
                 let target = entry.link_target.as_deref();
-                self.add_copied_link(&walked.resolved_top, branch, relative, target);
+                self.add_copied_link(&walk.resolved_top, branch, relative, target);
             }
             SymlinkPolicy::Follow => {
-                let there = match storage.stat(&join_path(walked.top, &relative)).await {
-                    Ok(there) => there,
+                let target_entry = match storage.stat(&join_path(walk.top, &relative)).await {
+                    Ok(target_entry) => target_entry,
                     Err(failure) if failure.transient => return Err(failure),
                     Err(_) => ListedEntry::new(&entry.name, EntryKind::SymLink),
                 };
-                match there.kind {
+                match target_entry.kind {
                     EntryKind::Dir => {
-                        self.add_linked_directory(relative, branch, there.unique, next)
+                        self.add_linked_directory(relative, branch, target_entry.unique, pending)
                     }
                     _ => self.add_entry(
                         branch,
                         &ListedEntry {
                             name: entry.name.clone(),
-                            ..there
+                            ..target_entry
                         },
-                        next,
+                        pending,
                     ),
                 }
             }

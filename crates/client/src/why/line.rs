@@ -10,7 +10,7 @@ impl BatchEvidence {
     /// Goodput, streams, limiter, and what would remove the limit.
     pub(crate) fn why_line(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = match (self.evidence.role, self.third_party) {
-            (None, Some(between)) => self.describe_third_party(&between, goodput_bps, finding),
+            (None, Some(stats)) => self.describe_third_party(&stats, goodput_bps, finding),
             _ => self.describe_own_transfers(goodput_bps, finding),
         };
         if let Some(remedy) = self.remedy(finding) {
@@ -36,19 +36,19 @@ impl BatchEvidence {
 
     fn describe_own_transfers(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = show::rate(goodput_bps);
-        let most = self.evidence.peak_streams;
-        if most > 0 {
-            line.push_str(&format!(" over {}", count_streams(most)));
+        let max_streams = self.evidence.peak_streams;
+        if max_streams > 0 {
+            line.push_str(&format!(" over {}", count_streams(max_streams)));
         }
-        line.push_str(&self.senders.final_streams_text(most));
-        let (name, why) = match finding {
+        line.push_str(&self.senders.final_streams_text(max_streams));
+        let (name, explanation) = match finding {
             LimiterFinding::Measured(judgement) => (finding.name(), describe_share(judgement)),
             LimiterFinding::Reported(limiter) => {
                 (finding.name(), describe_limiter(limiter).to_owned())
             }
             LimiterFinding::BetweenServers => (finding.name(), "nobody told why".to_owned()),
         };
-        line.push_str(&format!("; limited by: {name} ({why})"));
+        line.push_str(&format!("; limited by: {name} ({explanation})"));
         if !self.evidence.min_rtt.is_zero() {
             let rtt = show::time(self.evidence.min_rtt);
             line.push_str(&format!("; round trip {rtt}"));
@@ -68,12 +68,12 @@ impl BatchEvidence {
 
     fn describe_third_party(
         &self,
-        between: &ThirdPartyStats,
+        stats: &ThirdPartyStats,
         goodput_bps: f64,
         finding: LimiterFinding,
     ) -> String {
         let name = finding.name();
-        let (name, why) = match finding {
+        let (name, explanation) = match finding {
             LimiterFinding::Reported(limiter) => (
                 name.to_owned(),
                 format!(
@@ -87,11 +87,11 @@ impl BatchEvidence {
             ),
         };
         format!(
-            "{} over {}{} between the servers; limited by: {name} ({why}; {})",
+            "{} over {}{} between the servers; limited by: {name} ({explanation}; {})",
             show::rate(goodput_bps),
-            count_streams(between.streams),
-            self.senders.final_streams_text(between.streams),
-            between.describe_goodput()
+            count_streams(stats.streams),
+            self.senders.final_streams_text(stats.streams),
+            stats.describe_goodput()
         )
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn count_streams(n: u64) -> String {
 /// Describes how much of the time the limiter was active, as measured by this end.
 fn describe_share(judgement: LimiterShare) -> String {
     let percent = (judgement.share * 100.0).round();
-    let what = match judgement.limiter {
+    let phrase = match judgement.limiter {
         Limiter::StoreRead => "of the time went into reading the file",
         Limiter::StoreWrite => "of the time went into writing the file",
         Limiter::SenderCpu | Limiter::ReceiverCpu => "of the time this machine was computing",
@@ -132,7 +132,7 @@ fn describe_share(judgement: LimiterShare) -> String {
         Limiter::ServerCap => "of the time this machine waited for the server or the path",
         Limiter::Unknown => return "too little was seen from here".to_owned(),
     };
-    format!("{percent}% {what}")
+    format!("{percent}% {phrase}")
 }
 
 /// Describes a limiter that the sender reported.

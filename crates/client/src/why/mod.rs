@@ -67,12 +67,12 @@ impl LimiterFinding {
 
 impl BatchEvidence {
     /// Adds one transfer between two servers.
-    pub(crate) fn add_third_party(&mut self, one: &ThirdPartyStats) {
-        let all = self.third_party.get_or_insert_default();
-        all.bytes += one.bytes;
-        all.elapsed += one.elapsed;
-        all.streams = all.streams.max(one.streams);
-        all.markers |= one.markers;
+    pub(crate) fn add_third_party(&mut self, transfer: &ThirdPartyStats) {
+        let total = self.third_party.get_or_insert_default();
+        total.bytes += transfer.bytes;
+        total.elapsed += transfer.elapsed;
+        total.streams = total.streams.max(transfer.streams);
+        total.markers |= transfer.markers;
     }
 
     /// Adds the remarks of hosts on a transfer that took `elapsed`: the last text of each host, and
@@ -90,34 +90,34 @@ impl BatchEvidence {
     }
 
     /// Adds one transfer of this end.
-    pub(crate) fn add_transfer(&mut self, one: &Evidence) {
-        self.evidence.add_transfer(one);
-        if let (Some(Role::Sender), Some(name)) = (one.role, &one.congestion_control) {
+    pub(crate) fn add_transfer(&mut self, transfer: &Evidence) {
+        self.evidence.add_transfer(transfer);
+        if let (Some(Role::Sender), Some(name)) = (transfer.role, &transfer.congestion_control) {
             self.senders.set_congestion(name.clone());
         }
     }
 
     /// Limiter of the transfers. `rate` is the rate limit of one transfer, bytes per second.
     pub(crate) fn limiter_finding(&self, rate: Option<u64>) -> LimiterFinding {
-        let told = self.senders.limiter();
+        let reported = self.senders.limiter();
         let Some(role) = self.evidence.role else {
-            return match (told, self.third_party) {
+            return match (reported, self.third_party) {
                 (Some(limiter), _) => LimiterFinding::Reported(limiter),
                 (None, Some(_)) => LimiterFinding::BetweenServers,
                 (None, None) => LimiterFinding::Measured(UNKNOWN),
             };
         };
-        let seen = dominant_limiter(&Evidence {
+        let own = dominant_limiter(&Evidence {
             rate_limit: rate,
             // The batch's rate limit is known here only; the transfers' own evidence does not
             // include it.
             ..self.evidence.clone()
         });
-        match told {
-            Some(told) if !own_figures_explain_more(role, seen.limiter, told) => {
-                LimiterFinding::Reported(told)
+        match reported {
+            Some(reported) if !own_figures_explain_more(role, own.limiter, reported) => {
+                LimiterFinding::Reported(reported)
             }
-            _ => LimiterFinding::Measured(seen),
+            _ => LimiterFinding::Measured(own),
         }
     }
 }
@@ -129,12 +129,12 @@ const UNKNOWN: LimiterShare = LimiterShare {
 
 /// Whether this end's figures explain more than the sender's report: both agree, or the sender
 /// waited for something that only this end can observe.
-fn own_figures_explain_more(role: Role, seen: Limiter, told: Limiter) -> bool {
-    if seen == told || seen == Limiter::RateLimit {
+fn own_figures_explain_more(role: Role, own: Limiter, reported: Limiter) -> bool {
+    if own == reported || own == Limiter::RateLimit {
         return true;
     }
-    let here = matches!(seen, Limiter::StoreWrite | Limiter::ReceiverCpu);
-    role == Role::Receiver && here && told == Limiter::ReceiveWindow
+    let local_limiter = matches!(own, Limiter::StoreWrite | Limiter::ReceiverCpu);
+    role == Role::Receiver && local_limiter && reported == Limiter::ReceiveWindow
 }
 
 #[cfg(test)]

@@ -34,11 +34,11 @@ impl SenderVerdicts {
         if !verdict.congestion_control.is_empty() {
             self.set_congestion(verdict.congestion_control.clone());
         }
-        let known = self
+        let position = self
             .limits
             .iter()
             .position(|l| l.limiter == verdict.limiter);
-        let mut limit = match known {
+        let mut limit = match position {
             Some(at) => self.limits.swap_remove(at),
             None => LimiterTime {
                 limiter: verdict.limiter,
@@ -58,8 +58,8 @@ impl SenderVerdicts {
 
     /// The limiter that was reported for the longest time. `None`: unknown.
     pub(super) fn limiter(&self) -> Option<Limiter> {
-        let known = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
-        known.max_by_key(|l| l.time).map(|l| l.limiter)
+        let position = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
+        position.max_by_key(|l| l.time).map(|l| l.limiter)
     }
 
     /// The remedy for a limiter.
@@ -68,12 +68,12 @@ impl SenderVerdicts {
         limit.remedy.as_deref()
     }
 
-    /// Text to follow the number `most` of streams: their number at the end if it differs, and the
+    /// Text to follow the number `max_streams` of streams: their number at the end if it differs, and the
     /// congestion control, as in `, 2 at the end (bbr)`. May be empty.
-    pub(super) fn final_streams_text(&self, most: u64) -> String {
+    pub(super) fn final_streams_text(&self, max_streams: u64) -> String {
         let mut text = String::new();
-        if self.streams > 0 && u64::from(self.streams) != most {
-            text = match most {
+        if self.streams > 0 && u64::from(self.streams) != max_streams {
+            text = match max_streams {
                 0 => format!(" over {}", count_streams(self.streams.into())),
                 _ => format!(", {} at the end", self.streams),
             };

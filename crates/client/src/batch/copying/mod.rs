@@ -89,11 +89,11 @@ impl CopyState<'_> {
     ) -> [ChecksumAbility<'s>; 2] {
         [
             ChecksumAbility {
-                sums: source,
+                checksums: source,
                 is_whole_file: self.range.part.is_none(),
             },
             ChecksumAbility {
-                sums: copy,
+                checksums: copy,
                 is_whole_file: true,
             },
         ]
@@ -135,12 +135,12 @@ impl<'a> FileCopy<'a> {
     /// One attempt: from connecting to the rename of the verified file. Continues after the bytes
     /// that earlier attempts made safe.
     pub(super) async fn attempt(&mut self) -> Result<FileOutcome, CopyFailure> {
-        let mut begun = match self.state.take() {
-            Some(begun) => begun,
+        let mut state = match self.state.take() {
+            Some(state) => state,
             None => self.start().await?,
         };
-        let result = self.attempt_with_state(&mut begun).await;
-        self.state = Some(begun);
+        let result = self.attempt_with_state(&mut state).await;
+        self.state = Some(state);
         result
     }
 
@@ -149,57 +149,59 @@ impl<'a> FileCopy<'a> {
         let (ctx, item) = (self.ctx, self.item);
         let mut source = None;
         if !self.from.is_server() {
-            let mut here = ctx.pool.acquire(&self.from).await?;
-            source = here.open(item.source.path()).await?;
+            let mut storage = ctx.pool.acquire(&self.from).await?;
+            source = storage.open(item.source.path()).await?;
         }
         let facts = match &source {
             Some(opened) => opened.facts.unwrap_or_default(),
             None => item.facts,
         };
         let options = &ctx.options;
-        let shown = item.source.display();
-        let span = CopyRange::from_options(options.offset, options.length, facts, &shown)?;
+        let display_name = item.source.display();
+        let range = CopyRange::from_options(options.offset, options.length, facts, &display_name)?;
         let target = match self.to.is_server() {
             true => None,
             false => {
-                let mut here = ctx.pool.acquire(&self.to).await?;
-                here.write_target(item.destination.path())?
+                let mut storage = ctx.pool.acquire(&self.to).await?;
+                storage.write_target(item.destination.path())?
             }
         };
-        let shown = item.destination.display();
-        let receiving = match target {
-            Some(target) => CopyDestination::Local(Box::new(LocalDestination::new(target, shown))),
+        let display_name = item.destination.display();
+        let destination = match target {
+            Some(target) => {
+                CopyDestination::Local(Box::new(LocalDestination::new(target, display_name)))
+            }
             None => {
                 let path = item.destination.path();
                 CopyDestination::Storage(Box::new(StorageDestination::new(
                     ctx,
                     self.to.clone(),
                     path,
-                    shown,
+                    display_name,
                 )))
             }
         };
         Ok(CopyState {
             source,
             facts,
-            range: span,
-            destination: receiving,
+            range,
+            destination,
             checksums_passing_bytes: false,
         })
     }
 
     async fn attempt_with_state(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
     ) -> Result<FileOutcome, CopyFailure> {
         // The lock comes first: a destination that is busy costs no server a login.
-        begun.destination.lock(self.ctx, self.item)?;
+        state.destination.lock(self.ctx, self.item)?;
         let pool = &self.ctx.pool;
         // Both logins at the same time: each takes several round trips.
         let (from, to) = tokio::try_join!(pool.acquire(&self.from), pool.acquire(&self.to))?;
         let mut sessions = StorageSessions { from, to };
-        let result = self.copy_over_sessions(begun, &mut sessions).await;
-        let result = result.map_err(|failure| begun.destination.explain_failure(failure));
+        let result = self.copy_over_sessions(state, &mut sessions).await;
+        let result = result.map_err(|failure| state.destination.explain_failure(failure));
         let StorageSessions { from, to } = sessions;
         // After a failure between two servers, one of them may still execute its half of the
         // transfer. Neither session can be reused.
@@ -212,38 +214,39 @@ impl<'a> FileCopy<'a> {
 
     async fn copy_over_sessions(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
     ) -> Result<FileOutcome, CopyFailure> {
         let path = self.item.source.path();
-        let source_sums = match &begun.source {
+        let source_checksums = match &state.source {
             Some(_) => AvailableChecksums::all(),
             None => sessions.from.available_checksums(path).await?,
         };
         let check = self
-            .choose_verification(begun, &source_sums, sessions)
+            .choose_verification(state, &source_checksums, sessions)
             .await?;
-        if let Some(label) = self.find_in_place(begun, sessions, check).await? {
+        if let Some(label) = self.find_in_place(state, sessions, check).await? {
             return Ok(FileOutcome::done(self.meter.moved(), label, None));
         }
         loop {
-            self.prepare(begun, sessions, (check, &source_sums)).await?;
-            let moved = self.transfer(begun, sessions, check).await?;
+            self.prepare(state, sessions, (check, &source_checksums))
+                .await?;
+            let moved = self.transfer(state, sessions, check).await?;
             // Some transfers leave their session unusable; the verification needs a new one.
             if !sessions.from.is_usable() {
                 sessions.from = self.ctx.pool.acquire(&self.from).await?;
             }
-            if let CopyDestination::Local(download) = &begun.destination {
-                download.check_length(begun.range.size, &self.item.source.display())?;
+            if let CopyDestination::Local(download) = &state.destination {
+                download.check_length(state.range.size, &self.item.source.display())?;
             }
             let verified = self
-                .verify(begun, sessions, (check, &source_sums), &moved)
+                .verify(state, sessions, (check, &source_checksums), &moved)
                 .await;
-            let label = begun.destination.after_verification(verified).await?;
-            self.check_source(begun, sessions, check).await?;
-            let (modified, again) = (begun.facts.modified, !self.pipe_consumed);
+            let label = state.destination.after_verification(verified).await?;
+            self.check_source(state, sessions, check).await?;
+            let (modified, again) = (state.facts.modified, !self.pipe_consumed);
             let to = &mut *sessions.to;
-            let finish = begun
+            let finish = state
                 .destination
                 .finish(self.ctx, to, modified, again)
                 .await?;
@@ -256,31 +259,31 @@ impl<'a> FileCopy<'a> {
     /// Chooses the verification that both ends support.
     async fn choose_verification(
         &self,
-        begun: &mut CopyState<'_>,
+        state: &mut CopyState<'_>,
         source: &AvailableChecksums,
         sessions: &mut StorageSessions,
     ) -> Result<Verification, CopyFailure> {
-        let copy = begun
+        let copy = state
             .destination
             .available_checksums(&mut *sessions.to)
             .await?;
-        let wish = self.ctx.options.verify;
-        let mut check = choose_verification(wish, &begun.checksum_abilities(source, &copy));
+        let requested = self.ctx.options.verify;
+        let mut check = choose_verification(requested, &state.checksum_abilities(source, &copy));
         // The source storage has no checksum in common with the destination. Bytes that pass
         // through this machine can be checksummed here instead.
-        let relayed = !begun.source_is_local()
-            && begun.destination_is_storage()
+        let relayed = !state.source_is_local()
+            && state.destination_is_storage()
             && !self.is_third_party(sessions);
-        begun.checksums_passing_bytes = relayed && matches!(check, Ok(Verification::Size) | Err(_));
-        if begun.checksums_passing_bytes {
+        state.checksums_passing_bytes = relayed && matches!(check, Ok(Verification::Size) | Err(_));
+        if state.checksums_passing_bytes {
             check = choose_verification(
-                wish,
-                &begun.checksum_abilities(&AvailableChecksums::all(), &copy),
+                requested,
+                &state.checksum_abilities(&AvailableChecksums::all(), &copy),
             );
         }
         // A pipe cannot be read again, and the checksum of the bytes written to it would equal the
         // source's by construction.
-        let nothing_to_compare = begun.source_is_local() && begun.destination.is_unreadable();
+        let nothing_to_compare = state.source_is_local() && state.destination.is_unreadable();
         Ok(match check? {
             Verification::Checksum {
                 required: false, ..
@@ -300,33 +303,33 @@ impl<'a> FileCopy<'a> {
     /// comparison that proved it.
     async fn find_in_place(
         &self,
-        begun: &CopyState<'a>,
+        state: &CopyState<'a>,
         sessions: &mut StorageSessions,
         check: Verification,
     ) -> Result<Option<String>, CopyFailure> {
-        let size = begun.range.size;
+        let size = state.range.size;
         let to = &mut *sessions.to;
-        let there = begun.destination.file_in_place(self.ctx, size, to).await?;
-        let Some((there, mut destination)) = there else {
+        let existing = state.destination.file_in_place(self.ctx, size, to).await?;
+        let Some((existing, mut destination)) = existing else {
             return Ok(None);
         };
         let candidate = ExistingDestination {
             wanted: SourceFacts {
                 size,
-                ..begun.facts
+                ..state.facts
             },
-            existing: there,
-            part: begun.range.part.map(|(_, length)| length),
+            existing,
+            part: state.range.part.map(|(_, length)| length),
         };
         let path = self.item.source.path();
-        let mut source = begun.source_endpoint(&mut *sessions.from, path);
+        let mut source = state.source_endpoint(&mut *sessions.from, path);
         let label = candidate
             .compare(check, &mut source, &mut destination)
             .await?;
         if label.is_some() {
-            let source = self.source_identity(begun);
+            let source = self.source_identity(state);
             let found = (source.as_str(), size);
-            begun
+            state
                 .destination
                 .confirm_in_place(self.ctx, self.item, found)
                 .await?;
@@ -336,39 +339,39 @@ impl<'a> FileCopy<'a> {
 
     async fn prepare(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
-        (check, sums): (Verification, &AvailableChecksums),
+        (check, checksums): (Verification, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
-        let relayed = !begun.source_is_local()
-            && begun.destination_is_storage()
+        let relayed = !state.source_is_local()
+            && state.destination_is_storage()
             && !self.is_third_party(sessions);
-        let sequential = begun.is_sequential() || relayed;
+        let sequential = state.is_sequential() || relayed;
         let ends = (&*sessions.from, &*sessions.to);
-        let size = begun.range.size;
-        let lanes = match begun.source_is_local() && !begun.destination_is_storage() {
+        let size = state.range.size;
+        let stream_plan = match state.source_is_local() && !state.destination_is_storage() {
             true => StreamPlan::for_local_copy(&self.ctx.options, size, sequential),
             false => StreamPlan::for_transfer(self.ctx, size, sequential, ends),
         };
-        let lanes = *self.stream_plan.get_or_insert(lanes);
+        let stream_plan = *self.stream_plan.get_or_insert(stream_plan);
         let identity = CopyIdentity {
-            source: self.source_identity(begun),
+            source: self.source_identity(state),
             destination: self.item.destination.identity_key(),
-            size: match begun.source {
-                Some(_) => begun.range.size,
-                None => begun.facts.size,
+            size: match state.source {
+                Some(_) => state.range.size,
+                None => state.facts.size,
             },
-            modified: begun.facts.modified.map(|t| t.0),
-            part: begun.range.part,
-            in_order: lanes.in_order,
+            modified: state.facts.modified.map(|t| t.0),
+            part: state.range.part,
+            in_order: stream_plan.in_order,
         };
-        if let CopyDestination::Storage(upload) = &mut begun.destination {
+        if let CopyDestination::Storage(upload) = &mut state.destination {
             // A relayed file is always sent from its first byte.
             upload.set_can_resume(!relayed && sessions.to.capabilities().resumes_uploads);
         }
         let path = self.item.source.path();
-        let origin = begun.range.origin();
-        let mut source = match &begun.source {
+        let origin = state.range.origin();
+        let mut source = match &state.source {
             Some(opened) => open_endpoint(&opened.source, origin),
             None => ChecksumEndpoint::Named {
                 storage: &mut *sessions.from,
@@ -376,21 +379,21 @@ impl<'a> FileCopy<'a> {
                 origin,
             },
         };
-        begun
+        state
             .destination
             .prepare(
                 (self.ctx, self.item, check),
                 identity,
-                (&mut source, sums),
+                (&mut source, checksums),
                 &mut *sessions.to,
             )
             .await
     }
 
     /// Identifies the source independently of the current directory.
-    fn source_identity(&self, begun: &CopyState<'_>) -> String {
+    fn source_identity(&self, state: &CopyState<'_>) -> String {
         match &self.item.source {
-            Location::Local(path) if begun.source_is_local() => {
+            Location::Local(path) if state.source_is_local() => {
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
                 Location::Local(path).identity_key()
             }
@@ -401,47 +404,47 @@ impl<'a> FileCopy<'a> {
     /// Whether the source's facts are read again after the transfer. A large file may have changed
     /// while it moved; the checksum of a small one, requested afterwards, would have shown it.
     /// Local files are always checked, because that costs no round trip.
-    fn rechecks_source(&self, begun: &CopyState<'_>, check: Verification) -> bool {
-        if begun.source_is_local() {
-            return !begun.is_pipe() && self.from == StorageId::LocalFiles;
+    fn rechecks_source(&self, state: &CopyState<'_>, check: Verification) -> bool {
+        if state.source_is_local() {
+            return !state.is_pipe() && self.from == StorageId::LocalFiles;
         }
-        let large = begun.range.size.is_none_or(|size| size >= CONCURRENT_FROM);
-        check != Verification::ByteCount && large && begun.facts.size.is_some()
+        let large = state.range.size.is_none_or(|size| size >= CONCURRENT_FROM);
+        check != Verification::ByteCount && large && state.facts.size.is_some()
     }
 
     /// Fails when the source changed since the copy began.
     async fn check_source(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
         check: Verification,
     ) -> Result<(), CopyFailure> {
-        if !self.rechecks_source(begun, check) {
+        if !self.rechecks_source(state, check) {
             return Ok(());
         }
         let source = &self.item.source;
         let now = sessions.from.stat(source.path()).await?;
-        if begun.source_is_local() {
-            return match SourceFacts::from_entry(&now) == begun.facts {
+        if state.source_is_local() {
+            return match SourceFacts::from_entry(&now) == state.facts {
                 true => Ok(()),
                 false => Err(source_changed_failure(source)),
             };
         }
-        check_source_unchanged(source, begun.facts, &now)
+        check_source_unchanged(source, state.facts, &now)
     }
 
     /// Discards what was resumed from an earlier run. Returns `false` when nothing was resumed.
     pub(super) fn discard_resumed(&mut self) -> bool {
         self.state
             .as_mut()
-            .is_some_and(|begun| begun.destination.discard_resumed())
+            .is_some_and(|state| state.destination.discard_resumed())
     }
 
     /// Whether the bytes of the last attempt must be moved again, so that it made no progress.
     pub(super) fn attempt_was_wasted(&self) -> bool {
         self.state
             .as_ref()
-            .is_some_and(|begun| begun.destination.attempt_was_wasted())
+            .is_some_and(|state| state.destination.attempt_was_wasted())
     }
 
     /// Whether the source can be read again.

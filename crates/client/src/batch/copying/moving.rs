@@ -52,8 +52,8 @@ pub(super) struct MoveResult {
 }
 
 impl<'a> FileCopy<'a> {
-    fn move_method(&self, begun: &CopyState<'_>, sessions: &StorageSessions) -> MoveMethod {
-        match (begun.source_is_local(), begun.destination_is_storage()) {
+    fn move_method(&self, state: &CopyState<'_>, sessions: &StorageSessions) -> MoveMethod {
+        match (state.source_is_local(), state.destination_is_storage()) {
             (true, false) => MoveMethod::Local,
             (false, false) => MoveMethod::Fetch,
             (true, true) => MoveMethod::Store,
@@ -65,41 +65,41 @@ impl<'a> FileCopy<'a> {
     /// Moves the missing bytes.
     pub(super) async fn transfer(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
         check: Verification,
     ) -> Result<MoveResult, CopyFailure> {
-        if begun.destination.is_whole(begun.range) {
+        if state.destination.is_whole(state.range) {
             return Ok(MoveResult::default());
         }
-        let way = self.move_method(begun, sessions);
+        let method = self.move_method(state, sessions);
         // A new control block for each attempt: it counts this attempt's bytes and cancels it.
         let control = Arc::new(TransferControl::new());
-        let spec = self.transfer_spec(begun, sessions, (way, check));
-        let early = check.algorithm().filter(|_| {
-            way == MoveMethod::Fetch && self.checksums_source_early(begun, sessions, &spec)
+        let spec = self.transfer_spec(state, sessions, (method, check));
+        let early_checksum = check.algorithm().filter(|_| {
+            method == MoveMethod::Fetch && self.checksums_source_early(state, sessions, &spec)
         });
-        self.queue_follow_ups(begun, sessions, &spec, (check, early.is_none()));
-        let early = self.request_source_checksum(begun, early);
-        self.pipe_consumed |= begun.is_pipe();
+        self.queue_follow_ups(state, sessions, &spec, (check, early_checksum.is_none()));
+        let early_checksum = self.request_source_checksum(state, early_checksum);
+        self.pipe_consumed |= state.is_pipe();
         self.register_progress(
-            begun,
-            (way, sessions.to.capabilities().sends_markers),
+            state,
+            (method, sessions.to.capabilities().sends_markers),
             &control,
         );
-        if let CopyDestination::Storage(upload) = &mut begun.destination {
-            upload.begin_attempt(&control, way != MoveMethod::ThirdParty);
+        if let CopyDestination::Storage(upload) = &mut state.destination {
+            upload.begin_attempt(&control, method != MoveMethod::ThirdParty);
         }
         let started = Instant::now();
-        let moving = self.run_transfer(begun, sessions, (way, &spec, &control));
-        let result = run_with_side_task(moving, early).await;
+        let moving = self.run_transfer(state, sessions, (method, &spec, &control));
+        let result = run_with_side_task(moving, early_checksum).await;
         // The server refused STOR before data was accepted: bytes in the socket buffer were never
         // stored.
-        if way == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
+        if method == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
             self.meter.discard_attempt();
         }
-        let size = begun.range.size;
-        let (mut attempt, source_sum) = match (result, &mut begun.destination) {
+        let size = state.range.size;
+        let (mut attempt, source_checksum) = match (result, &mut state.destination) {
             (Ok(moved), CopyDestination::Local(download)) => {
                 download.attempt_succeeded(&control);
                 moved
@@ -109,8 +109,8 @@ impl<'a> FileCopy<'a> {
                 moved
             }
             (Err(failure), CopyDestination::Local(download)) => {
-                let judged = check.algorithm().is_some();
-                download.attempt_failed(&control, &spec.confirmation, size, judged);
+                let has_checksum = check.algorithm().is_some();
+                download.attempt_failed(&control, &spec.confirmation, size, has_checksum);
                 return Err(failure);
             }
             (Err(failure), CopyDestination::Storage(upload)) => {
@@ -118,48 +118,48 @@ impl<'a> FileCopy<'a> {
                 return Err(failure);
             }
         };
-        if way == MoveMethod::ThirdParty {
+        if method == MoveMethod::ThirdParty {
             self.meter.report_bytes(attempt.report.evidence.bytes);
         }
-        if begun.destination_is_storage() {
+        if state.destination_is_storage() {
             self.meter.confirm_attempt();
         }
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
         Ok(MoveResult {
-            report: Some(attempt.report.clone()).filter(|_| way != MoveMethod::ThirdParty),
-            measured: measurement_of(way, attempt, started),
-            source_checksum: source_sum,
+            report: Some(attempt.report.clone()).filter(|_| method != MoveMethod::ThirdParty),
+            measured: measurement_of(method, attempt, started),
+            source_checksum,
         })
     }
 
     /// Moves the bytes and writes the journal meanwhile. Dropping the future stops both.
     async fn run_transfer(
         &self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
-        (way, spec, control): (MoveMethod, &TransferSpec, &Arc<TransferControl>),
+        (method, spec, control): (MoveMethod, &TransferSpec, &Arc<TransferControl>),
     ) -> Result<TransferAttempt, CopyFailure> {
         let in_order = self.stream_plan.unwrap_or_default().in_order;
         let (mut store_path, mut sink) = (Vec::new(), None);
-        match &mut begun.destination {
+        match &mut state.destination {
             CopyDestination::Local(download) => {
                 sink = Some(download.lock(self.ctx)? as Arc<dyn Sink>);
             }
             CopyDestination::Storage(upload) => store_path = upload.store_path(),
         }
-        let source = begun.source.as_ref();
+        let source = state.source.as_ref();
         let source = source.map(|opened| Arc::clone(&opened.source));
-        let keep_empty = begun.destination.length_shows_progress(in_order);
-        let keeps_journal = !begun.is_pipe();
-        let before = begun.destination.safe_ranges().prefix_len();
-        let size = begun.range.size;
-        let (journal, state) = begun.destination.journal_and_progress(control);
+        let keep_empty = state.destination.length_shows_progress(in_order);
+        let keeps_journal = !state.is_pipe();
+        let before = state.destination.safe_ranges().prefix_len();
+        let size = state.range.size;
+        let (journal, stored_ranges) = state.destination.journal_and_progress(control);
         let journal = journal.filter(|_| keeps_journal);
-        let watch = AttemptWatch::new(Arc::clone(control), journal, keep_empty, state);
+        let watch = AttemptWatch::new(Arc::clone(control), journal, keep_empty, stored_ranges);
         let StorageSessions { from, to } = sessions;
         let path = self.item.source.path();
         let moving = async {
-            match (way, source, sink) {
+            match (method, source, sink) {
                 (MoveMethod::Local, Some(source), Some(sink)) => {
                     local_copy::copy_local(source, sink, spec, control).await
                 }
@@ -171,13 +171,13 @@ impl<'a> FileCopy<'a> {
                     let meter = self.meter;
                     let progress = move |bytes| meter.report_bytes(bytes);
                     let passing = from.transfer_to(path, &mut **to, &store_path, spec, &progress);
-                    let silent = in_order.then_some((&store_path, before));
+                    let watched = in_order.then_some((&store_path, before));
                     tokio::select! {
                         // The transfer's own end takes precedence over a stall that is detected in
                         // the same poll.
                         biased;
-                        ended = passing => ended,
-                        stalled = self.detect_stall(silent, size) => Err(stalled),
+                        result = passing => result,
+                        stalled = self.detect_stall(watched, size) => Err(stalled),
                     }
                 }
                 _ => {
@@ -192,18 +192,18 @@ impl<'a> FileCopy<'a> {
 
     fn transfer_spec(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &StorageSessions,
-        (way, check): (MoveMethod, Verification),
+        (method, check): (MoveMethod, Verification),
     ) -> TransferSpec {
-        let have = begun.destination.safe_ranges();
-        let lanes = self.stream_plan.unwrap_or_default();
-        let mut spec = new_transfer_spec(self.ctx, begun.range, have, lanes);
-        let sum = check.algorithm().filter(|_| have.is_empty());
-        spec.checksum = sum.filter(|_| way != MoveMethod::ThirdParty);
-        if let CopyDestination::Storage(upload) = &begun.destination {
-            let sums = sessions.to.capabilities().checksums_while_storing;
-            spec.server_checksum = sum.filter(|_| sums);
+        let safe = state.destination.safe_ranges();
+        let stream_plan = self.stream_plan.unwrap_or_default();
+        let mut spec = new_transfer_spec(self.ctx, state.range, safe, stream_plan);
+        let checksum = check.algorithm().filter(|_| safe.is_empty());
+        spec.checksum = checksum.filter(|_| method != MoveMethod::ThirdParty);
+        if let CopyDestination::Storage(upload) = &state.destination {
+            let checksums = sessions.to.capabilities().checksums_while_storing;
+            spec.server_checksum = checksum.filter(|_| checksums);
             spec.stored_ranges = Arc::clone(&upload.stored_ranges);
         }
         spec
@@ -213,93 +213,93 @@ impl<'a> FileCopy<'a> {
     /// them ahead.
     fn queue_follow_ups(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
         spec: &TransferSpec,
-        (check, sums): (Verification, bool),
+        (check, checksums): (Verification, bool),
     ) {
         let path = self.item.source.path();
-        let sum = |path, part| {
+        let checksum = |path, part| {
             let (offset, length) = offset_and_length(part);
-            let question = move |algorithm| FollowUpQuery::Checksum {
+            let query = move |algorithm| FollowUpQuery::Checksum {
                 algorithm,
                 offset,
                 length,
                 path,
             };
-            check.algorithm().map(question)
+            check.algorithm().map(query)
         };
-        if !begun.source_is_local() {
+        if !state.source_is_local() {
             let facts = self
-                .rechecks_source(begun, check)
+                .rechecks_source(state, check)
                 .then_some(FollowUpQuery::Stat(path));
-            let asked = sums && !begun.checksums_passing_bytes;
-            let sum = sum(path, begun.range.part).filter(|_| asked);
-            let questions: Vec<_> = sum.into_iter().chain(facts).collect();
-            sessions.from.queue_follow_ups(spec, &questions);
+            let checksum_wanted = checksums && !state.checksums_passing_bytes;
+            let checksum = checksum(path, state.range.part).filter(|_| checksum_wanted);
+            let queries: Vec<_> = checksum.into_iter().chain(facts).collect();
+            sessions.from.queue_follow_ups(spec, &queries);
         }
-        if let CopyDestination::Storage(upload) = &begun.destination {
+        if let CopyDestination::Storage(upload) = &state.destination {
             let path = upload.store_path();
-            let told = begun.source_is_local() || begun.range.size.is_some();
-            let facts = told.then_some(FollowUpQuery::Stat(&path));
-            let question = sum(&path, None).or(facts);
-            sessions.to.queue_follow_ups(spec, question.as_slice());
+            let stat_wanted = state.source_is_local() || state.range.size.is_some();
+            let facts = stat_wanted.then_some(FollowUpQuery::Stat(&path));
+            let query = checksum(&path, None).or(facts);
+            sessions.to.queue_follow_ups(spec, query.as_slice());
         }
     }
 
     /// Whether the source computes its checksum while the bytes move.
     fn checksums_source_early(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &StorageSessions,
         spec: &TransferSpec,
     ) -> bool {
-        let worth = match sessions.from.pipelines_follow_ups(spec) {
+        let threshold = match sessions.from.pipelines_follow_ups(spec) {
             true => CONCURRENT_FROM_AHEAD,
             false => CONCURRENT_FROM,
         };
-        begun.range.size.is_some_and(|size| size >= worth)
+        state.range.size.is_some_and(|size| size >= threshold)
     }
 
     /// Requests the source's checksum over a second session while the bytes move. `None` when that
     /// was not wanted or failed; the checksum is then requested afterwards.
     fn request_source_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         algorithm: Option<proto::checksum::ChecksumAlgorithm>,
     ) -> impl Future<Output = Option<String>> + Send + use<> {
         let pool = Arc::clone(&self.ctx.pool);
         let id = self.from.clone();
         let path = self.item.source.path().to_vec();
-        let (offset, length) = offset_and_length(begun.range.part);
+        let (offset, length) = offset_and_length(state.range.part);
         async move {
             let algorithm = algorithm?;
             let mut session = pool.acquire(&id).await.ok()?;
-            let sum = session.checksum(algorithm, offset, length, &path).await;
-            let sum = sum.ok()?;
+            let checksum = session.checksum(algorithm, offset, length, &path).await;
+            let checksum = checksum.ok()?;
             pool.release(&id, session);
-            Some(sum)
+            Some(checksum)
         }
     }
 
     /// Registers the attempt with the progress totals.
     fn register_progress(
         &self,
-        begun: &mut CopyState<'_>,
-        (way, markers): (MoveMethod, bool),
+        state: &mut CopyState<'_>,
+        (method, markers): (MoveMethod, bool),
         control: &Arc<TransferControl>,
     ) {
         let in_order = self.stream_plan.unwrap_or_default().in_order;
-        let have = begun.destination.safe_ranges().byte_count();
-        let shown = match way {
+        let safe = state.destination.safe_ranges().byte_count();
+        let safe_bytes = match method {
             // The storage reports nothing until the transfer ends.
-            MoveMethod::Store if in_order || !markers => SafeByteCount::acknowledged(control, have),
+            MoveMethod::Store if in_order || !markers => SafeByteCount::acknowledged(control, safe),
             _ => {
-                let (_, state) = begun.destination.journal_and_progress(control);
-                SafeByteCount::from_fn(move || state().safe.byte_count())
+                let (_, stored_ranges) = state.destination.journal_and_progress(control);
+                SafeByteCount::from_fn(move || stored_ranges().safe.byte_count())
             }
         };
-        self.meter.begin_attempt(Arc::clone(control), shown);
+        self.meter.begin_attempt(Arc::clone(control), safe_bytes);
     }
 
     /// Completes with a failure when a third-party transfer in MODE S stalls, and otherwise never.
@@ -307,33 +307,33 @@ impl<'a> FileCopy<'a> {
     /// the file. `watched`: the path and the bytes that it held before.
     fn detect_stall(
         &self,
-        asked: Option<(&Vec<u8>, u64)>,
+        watched: Option<(&Vec<u8>, u64)>,
         size: Option<u64>,
     ) -> impl Future<Output = CopyFailure> + Send + use<'a> {
         let (pool, id, meter) = (Arc::clone(&self.ctx.pool), self.to.clone(), self.meter);
-        let asked = asked.map(|(path, before)| (path.clone(), before));
+        let watched = watched.map(|(path, before)| (path.clone(), before));
         let limit = self.ctx.options.transfer.stall;
         async move {
-            let Some((path, before)) = asked else {
+            let Some((path, before)) = watched else {
                 return std::future::pending().await;
             };
-            let mut growth = StallDetector::new(size, limit);
+            let mut detector = StallDetector::new(size, limit);
             let mut session = None;
             loop {
-                tokio::time::sleep(growth.poll_interval()).await;
+                tokio::time::sleep(detector.poll_interval()).await;
                 let length = remote_length(&pool, &id, &mut session, &path).await;
                 let Some(length) = length else {
                     // The length is unavailable. The end of the transfer itself will show what
                     // happened.
                     return std::future::pending().await;
                 };
-                match growth.observe(length, Instant::now()) {
+                match detector.observe(length, Instant::now()) {
                     GrowthSign::Grown(length) => meter.report_bytes(length.saturating_sub(before)),
                     GrowthSign::Inconclusive => {}
                     GrowthSign::Stalled(length) => {
                         return unreachable_failure(format!(
-                            "the copy to {id} stalled: its file stood at {length} bytes for \
-                             {} s; try again, with --resume",
+                            "the copy to {id} stalled: its file stayed at {length} bytes for \
+                             {} s; try again with --resume",
                             limit.as_secs()
                         ));
                     }
@@ -358,11 +358,11 @@ async fn remote_length(
 
 /// Measurements for the summary. Copies within this machine have none.
 fn measurement_of(
-    way: MoveMethod,
+    method: MoveMethod,
     attempt: TransferAttempt,
     started: Instant,
 ) -> Option<TransferMeasurement> {
-    match way {
+    match method {
         MoveMethod::Local => None,
         MoveMethod::Fetch => Some(TransferMeasurement::of_received(attempt)),
         MoveMethod::Store | MoveMethod::Relay => Some(TransferMeasurement::of_sent(attempt)),

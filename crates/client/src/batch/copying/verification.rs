@@ -21,20 +21,20 @@ impl FileCopy<'_> {
     /// source can provide.
     pub(super) async fn verify(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
-        (check, sums): (Verification, &AvailableChecksums),
+        (check, checksums): (Verification, &AvailableChecksums),
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
         let Some(algorithm) = check.algorithm() else {
-            let label = self.verify_by_size(begun, sessions, check, moved).await?;
-            let told = self
-                .checksum_available_now(begun, sessions, (check, sums))
+            let label = self.verify_by_size(state, sessions, check, moved).await?;
+            let available = self
+                .checksum_available_now(state, sessions, (check, checksums))
                 .await?;
-            return match told.and_then(|told| Some((told, told.algorithm()?))) {
-                Some((told, algorithm)) => {
-                    let (asked, unknown) = ((told, algorithm, None), (None, None));
-                    self.verify_by_checksum(begun, sessions, asked, unknown, moved)
+            return match available.and_then(|available| Some((available, available.algorithm()?))) {
+                Some((available, algorithm)) => {
+                    let (request, unknown) = ((available, algorithm, None), (None, None));
+                    self.verify_by_checksum(state, sessions, request, unknown, moved)
                         .await
                 }
                 None => Ok(label),
@@ -46,19 +46,21 @@ impl FileCopy<'_> {
         }
         // The checksum of the bytes that passed through this machine is the source's if they were
         // read here or the source cannot provide one. It is the copy's if they were stored here.
-        let passed = report.and_then(|report| report.checksum.clone());
-        let known = match (begun.source_is_local(), begun.destination_is_storage()) {
-            (true, _) => (passed.clone(), None),
+        let passing_checksum = report.and_then(|report| report.checksum.clone());
+        let known = match (state.source_is_local(), state.destination_is_storage()) {
+            (true, _) => (passing_checksum.clone(), None),
             (false, true) => (
-                passed.clone().filter(|_| begun.checksums_passing_bytes),
+                passing_checksum
+                    .clone()
+                    .filter(|_| state.checksums_passing_bytes),
                 None,
             ),
-            (false, false) => (moved.source_checksum.clone(), passed.clone()),
+            (false, false) => (moved.source_checksum.clone(), passing_checksum.clone()),
         };
         // Used if the source turns out to be unable to checksum this file.
-        let instead = passed.filter(|_| begun.destination_is_storage());
-        let asked = (check, algorithm, instead);
-        self.verify_by_checksum(begun, sessions, asked, known, moved)
+        let fallback = passing_checksum.filter(|_| state.destination_is_storage());
+        let request = (check, algorithm, fallback);
+        self.verify_by_checksum(state, sessions, request, known, moved)
             .await
     }
 
@@ -66,47 +68,51 @@ impl FileCopy<'_> {
     /// example a Repr-Digest header, RFC 9530).
     async fn checksum_available_now(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
-        (check, sums): (Verification, &AvailableChecksums),
+        (check, checksums): (Verification, &AvailableChecksums),
     ) -> Result<Option<Verification>, CopyFailure> {
-        if check != Verification::Size || !begun.destination_is_storage() || begun.is_pipe() {
+        if check != Verification::Size || !state.destination_is_storage() || state.is_pipe() {
             return Ok(None);
         }
-        let copy = begun
+        let copy = state
             .destination
             .available_checksums(&mut *sessions.to)
             .await?;
-        choose_verification(VerifyMode::Auto, &begun.checksum_abilities(sums, &copy)).map(Some)
+        choose_verification(
+            VerifyMode::Auto,
+            &state.checksum_abilities(checksums, &copy),
+        )
+        .map(Some)
     }
 
     /// Compares checksums. Those that are known already are not requested.
     async fn verify_by_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
-        (check, algorithm, instead): (Verification, ChecksumAlgorithm, Option<String>),
+        (check, algorithm, fallback): (Verification, ChecksumAlgorithm, Option<String>),
         (source, copy): (Option<String>, Option<String>),
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
         let StorageSessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
-            self.source_checksum(begun, &mut **from, algorithm, source),
-            self.copy_checksum(begun, &mut **to, algorithm, copy)
+            self.source_checksum(state, &mut **from, algorithm, source),
+            self.copy_checksum(state, &mut **to, algorithm, copy)
         );
-        let source = match (source?, instead) {
-            (Err(failure), Some(sum)) if !failure.transient => Ok(sum),
+        let source = match (source?, fallback) {
+            (Err(failure), Some(checksum)) if !failure.transient => Ok(checksum),
             (source, _) => source,
         };
         let comparison = ChecksumComparison {
             check,
-            display_name: &begun.destination.display_name(self.item),
-            unconfirmed: begun.destination.is_unconfirmed(),
+            display_name: &state.destination.display_name(self.item),
+            unconfirmed: state.destination.is_unconfirmed(),
         };
         match comparison.evaluate(algorithm, source, copy?)? {
             ComparisonResult::Same => Ok(check.label()),
             ComparisonResult::SizeOnly(warning) => {
-                let label = self.verify_by_size(begun, sessions, check, moved).await?;
+                let label = self.verify_by_size(state, sessions, check, moved).await?;
                 self.ctx.warn(warning);
                 Ok(label)
             }
@@ -115,35 +121,36 @@ impl FileCopy<'_> {
 
     async fn verify_by_size(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
         check: Verification,
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
-        let sent = moved.report.as_ref().map(|report| report.evidence.bytes);
-        let sent = sent.map(|bytes| begun.destination.safe_ranges().byte_count().max(bytes));
-        let known = begun
+        let bytes_moved = moved.report.as_ref().map(|report| report.evidence.bytes);
+        let bytes_moved =
+            bytes_moved.map(|bytes| state.destination.safe_ranges().byte_count().max(bytes));
+        let known = state
             .range
             .size
-            .or(sent.filter(|_| begun.source_is_local()));
+            .or(bytes_moved.filter(|_| state.source_is_local()));
         let to = &mut *sessions.to;
-        let told = begun.destination.check_size(to, known).await?;
-        Ok(check.size_label(told))
+        let available = state.destination.check_size(to, known).await?;
+        Ok(check.size_label(available))
     }
 
     /// Checksum of the copied part at the source. The outer error is a failure of this machine.
     async fn source_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         from: &mut dyn Storage,
         algorithm: ChecksumAlgorithm,
         known: Option<String>,
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
-        if let Some(sum) = known {
-            return Ok(Ok(sum));
+        if let Some(checksum) = known {
+            return Ok(Ok(checksum));
         }
-        let Some(opened) = &begun.source else {
-            let (offset, length) = offset_and_length(begun.range.part);
+        let Some(opened) = &state.source else {
+            let (offset, length) = offset_and_length(state.range.part);
             let path = self.item.source.path();
             return Ok(from.checksum(algorithm, offset, length, path).await);
         };
@@ -151,8 +158,8 @@ impl FileCopy<'_> {
             let message = "the source cannot be read again";
             return Ok(Err(CopyFailure::new(Exit::Local, message)));
         }
-        let (source, origin) = (Arc::clone(&opened.source), begun.range.origin());
-        checksum_local(algorithm, source, origin, begun.range.size)
+        let (source, origin) = (Arc::clone(&opened.source), state.range.origin());
+        checksum_local(algorithm, source, origin, state.range.size)
             .await
             .map(Ok)
     }
@@ -160,14 +167,14 @@ impl FileCopy<'_> {
     /// Checksum of the copy: as computed during the transfer, otherwise of the stored bytes.
     async fn copy_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         to: &mut dyn Storage,
         algorithm: ChecksumAlgorithm,
         known: Option<String>,
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match known {
-            Some(sum) => Ok(Ok(sum)),
-            None => begun.destination.checksum(algorithm, to).await,
+            Some(checksum) => Ok(Ok(checksum)),
+            None => state.destination.checksum(algorithm, to).await,
         }
     }
 }

@@ -19,34 +19,34 @@ use crate::{CopyFailure, Exit};
 pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
     let mut places = PathKeyTable::default();
-    let mut written: HashMap<PathKey, usize> = HashMap::new();
+    let mut destinations_written: HashMap<PathKey, usize> = HashMap::new();
     for (n, item) in items.iter().enumerate() {
-        let Some(place) = places.key_of(&item.destination) else {
+        let Some(key) = places.key_of(&item.destination) else {
             continue;
         };
-        if let Some(other) = written.insert(place, n) {
+        if let Some(other) = destinations_written.insert(key, n) {
             return Err(same_destination_failure(&items[other], item));
         }
     }
     for directory in &plan.directories {
-        let place = places.key_of(directory);
-        if let Some(n) = place.and_then(|place| written.get(&place)) {
+        let key = places.key_of(directory);
+        if let Some(n) = key.and_then(|key| destinations_written.get(&key)) {
             return Err(directory_and_file_failure(directory, &items[*n]));
         }
     }
-    let read = sources_beside_destinations(&mut places, items);
+    let sources_read = sources_beside_destinations(&mut places, items);
     for (n, item) in items.iter().enumerate() {
-        let Some(place) = places.key_of(&item.destination) else {
+        let Some(key) = places.key_of(&item.destination) else {
             continue;
         };
-        if let Some(other) = read.get(&place).filter(|other| **other != n) {
+        if let Some(other) = sources_read.get(&key).filter(|other| **other != n) {
             return Err(overwritten_source_failure(item, &items[*other]));
         }
         // Names beside a destination are taken too: its partial file, its journal, and the
         // journal's temporary file.
-        for name in companion_names(&place.name) {
-            let beside = PathKey { name, ..place };
-            if let Some(other) = written.get(&beside) {
+        for name in companion_names(&key.name) {
+            let companion = PathKey { name, ..key };
+            if let Some(other) = destinations_written.get(&companion) {
                 let other = &items[*other];
                 let (to, from) = (other.destination.display(), other.source.display());
                 return Err(partial_name_taken_failure(
@@ -54,7 +54,7 @@ pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
                     &format!("{to} (the copy of {from})"),
                 ));
             }
-            if let Some(other) = read.get(&beside) {
+            if let Some(other) = sources_read.get(&companion) {
                 return Err(partial_name_taken_failure(
                     item,
                     &items[*other].source.display(),
@@ -71,20 +71,20 @@ fn sources_beside_destinations(
     places: &mut PathKeyTable,
     items: &[PlannedFile],
 ) -> HashMap<PathKey, usize> {
-    let mut read = HashMap::new();
+    let mut sources_read = HashMap::new();
     for (n, item) in items.iter().enumerate() {
-        let near = match (&item.source, &item.destination) {
+        let same_machine = match (&item.source, &item.destination) {
             (Location::Local(_), Location::Local(_)) => true,
             (Location::Remote { server: a, .. }, Location::Remote { server: b, .. }) => {
                 account_key(a) == account_key(b)
             }
             _ => false,
         };
-        if near && let Some(place) = places.key_of(&item.source) {
-            read.insert(place, n);
+        if same_machine && let Some(key) = places.key_of(&item.source) {
+            sources_read.insert(key, n);
         }
     }
-    read
+    sources_read
 }
 
 fn usage_failure(message: String) -> CopyFailure {
@@ -119,9 +119,9 @@ fn overwritten_source_failure(item: &PlannedFile, other: &PlannedFile) -> CopyFa
 }
 
 /// `taken` is a name that the copy of `file` needs for its partial file or journal.
-fn partial_name_taken_failure(item: &PlannedFile, place: &str) -> CopyFailure {
+fn partial_name_taken_failure(item: &PlannedFile, key: &str) -> CopyFailure {
     usage_failure(format!(
-        "{place} is the name under which the copy of {} is kept until it is whole: copy them one at a \
+        "{key} is the name under which the copy of {} is kept until it is whole: copy them one at a \
          time, or remove it if it is left of an earlier copy; nothing was copied",
         item.source.display()
     ))
@@ -193,23 +193,23 @@ impl PathKeyTable {
 /// Canonical path of a directory, part of which may not exist yet.
 fn canonical(directory: &Path) -> PathBuf {
     let mut missing = Vec::new();
-    let mut there = directory;
+    let mut existing = directory;
     loop {
-        let looked_at = match there.as_os_str().is_empty() {
+        let candidate = match existing.as_os_str().is_empty() {
             true => Path::new("."),
-            false => there,
+            false => existing,
         };
-        if let Ok(found) = fs::canonicalize(looked_at) {
+        if let Ok(found) = fs::canonicalize(candidate) {
             let names = missing.into_iter().rev();
             return names.fold(found, |path, name| path.join(name));
         }
-        if let Some(Component::Normal(name)) = there.components().next_back() {
+        if let Some(Component::Normal(name)) = existing.components().next_back() {
             missing.push(name);
         }
-        let Some(parent) = there.parent() else {
+        let Some(parent) = existing.parent() else {
             return directory.to_owned();
         };
-        there = parent;
+        existing = parent;
     }
 }
 

@@ -29,9 +29,9 @@ pub(crate) async fn make_with_parents(
         return Err(failure);
     }
     let mut reason = failure;
-    for (end, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
+    for (slash, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
         // A parent that exists may refuse to be created. The last directory decides.
-        match storage.make_dir(&path[..end]).await {
+        match storage.make_dir(&path[..slash]).await {
             Err(failure) if failure.transient => return Err(failure),
             Err(failure) if failure.exit != Exit::NotFound => reason = failure,
             _ => {}
@@ -56,9 +56,9 @@ pub(crate) async fn make_link(
     let (id, path) = (link.path.storage_id(), link.path.path());
     let mut session = ctx.session(&id).await?;
     let absolute = resolve_link_target(path, &link.target);
-    let made = session.make_link(&link.target, &absolute, path).await?;
+    let created = session.make_link(&link.target, &absolute, path).await?;
     ctx.pool.release(&id, session);
-    Ok((!made).then(|| format!("{id} makes no symbolic links")))
+    Ok((!created).then(|| format!("{id} makes no symbolic links")))
 }
 
 /// The path that `target` of the link `link` leads to. `..` is resolved textually.

@@ -42,8 +42,8 @@ pub(super) async fn expand_source(
     }
     let (id, path) = (source.storage_id(), trim_trailing_slashes(source.path()));
     let pattern = pattern_of(source);
-    let look_at = Some(path).filter(|_| pattern.is_none());
-    let mut session = ctx.session_for_path(&id, look_at).await?;
+    let first_path = Some(path).filter(|_| pattern.is_none());
+    let mut session = ctx.session_for_path(&id, first_path).await?;
     let found = match &pattern {
         Some(pattern) => expand_pattern(&mut *session, source, pattern).await,
         None => stat_source(&mut *session, source)
@@ -91,16 +91,16 @@ async fn expand_pattern(
     }
     let path = trim_trailing_slashes(source.path());
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
-    let (parent, wanted) = path.split_at(start);
+    let (parent, file_name) = path.split_at(start);
     let directory = match parent {
         b"" => b".",
         parent => trim_trailing_slashes(parent),
     };
-    let listed = storage.list(directory).await?;
-    let mut entries: Vec<ListedEntry> = listed.into_iter().map(|marked| marked.entry).collect();
+    let listing = storage.list(directory).await?;
+    let mut entries: Vec<ListedEntry> = listing.into_iter().map(|marked| marked.entry).collect();
     entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
-    if entries.iter().any(|e| e.name == wanted) {
-        entries.retain(|e| e.name == wanted);
+    if entries.iter().any(|e| e.name == file_name) {
+        entries.retain(|e| e.name == file_name);
     } else {
         entries.retain(|e| pattern.matches(&e.name));
     }
@@ -108,7 +108,12 @@ async fn expand_pattern(
     for entry in entries.iter_mut().filter(|e| e.kind == EntryKind::SymLink) {
         let name = std::mem::take(&mut entry.name);
         match storage.stat(&join_path(parent, &name)).await {
-            Ok(there) => *entry = ListedEntry { name, ..there },
+            Ok(target_entry) => {
+                *entry = ListedEntry {
+                    name,
+                    ..target_entry
+                }
+            }
             Err(failure) if failure.transient => return Err(failure),
             Err(_) => {}
         }

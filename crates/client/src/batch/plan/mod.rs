@@ -84,11 +84,11 @@ pub(crate) async fn make_plan(
     let mut plan = CopyPlan::default();
     let mut found = Vec::new();
     // Concurrently, because sources and destination are usually on different machines.
-    let looking = async {
+    let examine_sources = async {
         for source in sources {
             match expand_source(ctx, source).await {
-                Ok(more) => {
-                    for one in more {
+                Ok(expanded) => {
+                    for one in expanded {
                         plan.add_source(one, source, &mut found);
                     }
                 }
@@ -98,7 +98,8 @@ pub(crate) async fn make_plan(
         Ok(())
     };
     // A failing destination ends the search for sources.
-    let (destination, ()) = tokio::try_join!(inspect_destination(ctx, destination), looking)?;
+    let (destination, ()) =
+        tokio::try_join!(inspect_destination(ctx, destination), examine_sources)?;
     if sources.len() > 1 || found.len() > 1 {
         require_directory(&destination)?;
     }
@@ -136,26 +137,26 @@ async fn inspect_destination(
         return Ok(PlannedDestination::StandardOutput);
     }
     let (id, path, at) = (at.storage_id(), at.path(), at.clone());
-    let slash = path.ends_with(b"/");
+    let ends_with_slash = path.ends_with(b"/");
     if path == b"/" {
         return Ok(PlannedDestination::Directory { at, make: false });
     }
     let path = paths::trim_trailing_slashes(path);
     let mut session = ctx.session_for_path(&id, Some(path)).await?;
-    let there = session.stat(path).await;
-    match there {
+    let result = session.stat(path).await;
+    match result {
         Err(failure) if failure.transient => return Err(failure),
         _ => ctx.pool.release(&id, session),
     }
-    Ok(match there {
+    Ok(match result {
         Ok(entry) if expand::is_directory(&entry) => {
             PlannedDestination::Directory { at, make: false }
         }
         // A server may refuse to show a path that it would still accept in STOR.
-        _ if slash => PlannedDestination::Directory { at, make: true },
-        there => PlannedDestination::File {
+        _ if ends_with_slash => PlannedDestination::Directory { at, make: true },
+        result => PlannedDestination::File {
             at,
-            exists: there.is_ok(),
+            exists: result.is_ok(),
         },
     })
 }
@@ -176,8 +177,8 @@ impl CopyPlan {
         }
     }
 
-    fn skip(&mut self, source: &Location, why: &str) {
-        self.skipped.push((source.display(), why.to_owned()));
+    fn skip(&mut self, source: &Location, reason: &str) {
+        self.skipped.push((source.display(), reason.to_owned()));
     }
 
     /// Adds one source: a file, or with `-r` a tree.
@@ -187,7 +188,7 @@ impl CopyPlan {
         found: FoundSource,
         destination: &PlannedDestination,
     ) {
-        let shown = found.location.display();
+        let display_name = found.location.display();
         let added = if found.is_directory {
             self.add_tree(ctx, &found, destination).await
         } else {
@@ -195,7 +196,7 @@ impl CopyPlan {
                 .and_then(|target| self.add_file(found.location, target, found.facts))
         };
         if let Err(failure) = added {
-            self.failed.push((shown, failure));
+            self.failed.push((display_name, failure));
         }
     }
 
@@ -232,14 +233,15 @@ impl CopyPlan {
         found: &FoundSource,
         destination: &PlannedDestination,
     ) -> Result<(), CopyFailure> {
-        let shown = found.location.display();
+        let display_name = found.location.display();
         if !ctx.options.recursive {
-            let message = format!("{shown} is a directory: use -r to copy it with its content");
+            let message =
+                format!("{display_name} is a directory: use -r to copy it with its content");
             return Err(CopyFailure::new(Exit::Usage, message));
         }
         let top = tree_destination(&found.location, destination)?;
         if is_inside(&found.location, &top) {
-            let message = format!("cannot copy {shown} into itself ({})", top.display());
+            let message = format!("cannot copy {display_name} into itself ({})", top.display());
             return Err(CopyFailure::new(Exit::Usage, message));
         }
         let id = found.location.storage_id();
@@ -272,9 +274,9 @@ impl CopyPlan {
                 Location::Remote { path, .. } => check_sendable(path),
                 _ => Ok(()),
             };
-            let shown = from.display();
+            let display_name = from.display();
             if let Err(failure) = sendable.and_then(|()| self.add_file(from, to, facts)) {
-                self.failed.push((shown, failure));
+                self.failed.push((display_name, failure));
             }
         }
         self.links
@@ -283,9 +285,15 @@ impl CopyPlan {
                 path: join_location(top, r),
                 target: target.clone(),
             }));
-        let skipped = tree.skipped.iter().map(|(r, why)| (at(r), why.clone()));
+        let skipped = tree
+            .skipped
+            .iter()
+            .map(|(r, reason)| (at(r), reason.clone()));
         self.skipped.extend(skipped);
-        let failed = tree.failed.iter().map(|(r, why)| (at(r), why.clone()));
+        let failed = tree
+            .failed
+            .iter()
+            .map(|(r, reason)| (at(r), reason.clone()));
         self.failed.extend(failed);
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn is_inside(a: &Location, b: &Location) -> bool {
                 return false;
             };
             // The destination itself may not exist yet, so its nearest existing ancestor is used.
-            let there = b.ancestors().find_map(|p| {
+            let canonical_b = b.ancestors().find_map(|p| {
                 let known = fs::canonicalize(if p.as_os_str().is_empty() {
                     Path::new(".")
                 } else {
@@ -56,7 +56,7 @@ pub(crate) fn is_inside(a: &Location, b: &Location) -> bool {
                 });
                 known.ok()
             });
-            there.is_some_and(|b| b.starts_with(&a))
+            canonical_b.is_some_and(|b| b.starts_with(&a))
         }
         (Location::Remote { server: s, path: a }, Location::Remote { server: t, path: b }) => {
             let (a, b) = (normalized_components(a), normalized_components(b));

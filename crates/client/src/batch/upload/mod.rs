@@ -71,14 +71,19 @@ pub(super) enum UploadFinish {
 
 impl<'a> StorageDestination<'a> {
     /// A destination that is not examined yet.
-    pub(super) fn new(ctx: &BatchContext, id: StorageId, path: &'a [u8], shown: String) -> Self {
+    pub(super) fn new(
+        ctx: &BatchContext,
+        id: StorageId,
+        path: &'a [u8],
+        display_name: String,
+    ) -> Self {
         Self {
             partial_path: ctx.pool.can_rename(&id).then(|| partial_path(path)),
             id,
             path,
             verified_partial: None,
             moved_aside: None,
-            display_name: shown,
+            display_name,
             state: DestinationState::default(),
             stored_ranges: Arc::default(),
             in_order: false,
@@ -113,10 +118,10 @@ impl<'a> StorageDestination<'a> {
 
     /// A function that returns the ranges that are safe now.
     pub(super) fn safe_ranges(&self) -> impl Fn() -> RangeSet + Clone + Send + Sync + use<> {
-        let (have, marked) = (self.state.safe.clone(), Arc::clone(&self.stored_ranges));
+        let (have, reported) = (self.state.safe.clone(), Arc::clone(&self.stored_ranges));
         move || {
             let mut safe = have.clone();
-            safe.extend(&marked.lock().unwrap_or_else(PoisonError::into_inner));
+            safe.extend(&reported.lock().unwrap_or_else(PoisonError::into_inner));
             safe
         }
     }
@@ -127,8 +132,8 @@ impl<'a> StorageDestination<'a> {
     }
 
     /// Begins an attempt. `local`: its bytes pass through this machine.
-    pub(super) fn begin_attempt(&mut self, control: &Arc<TransferControl>, passing: bool) {
-        self.control = passing.then(|| Arc::clone(control));
+    pub(super) fn begin_attempt(&mut self, control: &Arc<TransferControl>, local: bool) {
+        self.control = local.then(|| Arc::clone(control));
     }
 
     /// The checksums that the storage can provide of the stored file.
@@ -164,7 +169,7 @@ impl<'a> StorageDestination<'a> {
     pub(super) fn attempt_failed(
         &mut self,
         failure: &CopyFailure,
-        said: &TransferConfirmation,
+        confirmation: &TransferConfirmation,
         size: Option<u64>,
     ) {
         if failure.transient
@@ -173,14 +178,14 @@ impl<'a> StorageDestination<'a> {
             journal.mark_server_lost();
         }
         self.connection_lost = failure.transient;
-        if said.was_refused() {
+        if confirmation.was_refused() {
             self.server_refused = true;
             if let Some(journal) = &mut self.state.journal {
                 journal.mark_server_refused();
             }
         }
-        let marked = std::mem::take(&mut self.stored_ranges);
-        let marked = marked
+        let reported = std::mem::take(&mut self.stored_ranges);
+        let reported = reported
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
@@ -189,19 +194,19 @@ impl<'a> StorageDestination<'a> {
         // Either the server's file may be complete and only the 226 is missing, or the next attempt
         // starts at byte 0.
         self.state.attempt_wasted = (all_sent && !self.has_checksum) || !self.can_resume;
-        self.record_failed_attempt(&marked, said, size);
+        self.record_failed_attempt(&reported, confirmation, size);
     }
 
     fn record_failed_attempt(
         &mut self,
-        arrived: &RangeSet,
-        said: &TransferConfirmation,
+        stored: &RangeSet,
+        confirmation: &TransferConfirmation,
         size: Option<u64>,
     ) {
-        let judged = self.has_checksum;
-        if let Some(safe) = self
-            .state
-            .record_failed_attempt(arrived, said, size, judged)
+        let has_checksum = self.has_checksum;
+        if let Some(safe) =
+            self.state
+                .record_failed_attempt(stored, confirmation, size, has_checksum)
         {
             self.retract_to(safe);
         }
@@ -224,8 +229,8 @@ impl<'a> StorageDestination<'a> {
         if !ctx.options.resume || self.prepared || self.state.ignore_leftovers || size.is_none() {
             return Ok(None);
         }
-        let there = remote_file_facts(session, self.path).await?;
-        let Some(there) = there.filter(|there| there.size == size) else {
+        let existing = remote_file_facts(session, self.path).await?;
+        let Some(existing) = existing.filter(|existing| existing.size == size) else {
             return Ok(None);
         };
         // A partial file beside it means that a later copy of the same name did not finish.
@@ -234,7 +239,7 @@ impl<'a> StorageDestination<'a> {
         {
             return Ok(None);
         }
-        Ok(Some(there))
+        Ok(Some(existing))
     }
 
     /// The final path.

@@ -14,14 +14,14 @@ use crate::{CopyFailure, Exit};
 
 impl StorageDestination<'_> {
     /// Gives the complete and verified file its time, if the server supports that, and its final
-    /// name. `again`: the source can be read again, so the file can be stored a second time if the
+    /// name. `can_resend`: the source can be read again, so the file can be stored a second time if the
     /// server does not rename.
     pub(in super::super) async fn finish(
         &mut self,
         ctx: &BatchContext,
         session: &mut dyn Storage,
         modified: Option<Timestamp>,
-        again: bool,
+        can_resend: bool,
     ) -> Result<UploadFinish, CopyFailure> {
         let Some(stored) = self.partial_path.clone() else {
             self.set_modification_time(session, modified).await?;
@@ -43,7 +43,7 @@ impl StorageDestination<'_> {
         if failure.transient {
             return Err(failure);
         }
-        if again && refused != RefusedRenameStep::RnfrRefused && is_name_too_long(&failure) {
+        if can_resend && refused != RefusedRenameStep::RnfrRefused && is_name_too_long(&failure) {
             // The file system cannot hold this name, so the copy can never succeed. The source
             // still has the data: it existed and was unchanged a moment ago.
             self.remove_leftover(session, Some(stored)).await;
@@ -52,7 +52,7 @@ impl StorageDestination<'_> {
         // Somebody else removed the partial file or holds the final name. Storing the file again
         // would not help.
         let gone = refused == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if !again || gone || refused == RefusedRenameStep::NewNameMayExist {
+        if !can_resend || gone || refused == RefusedRenameStep::NewNameMayExist {
             self.verified_partial = Some(stored).filter(|_| !gone);
             return Err(failure);
         }
@@ -72,9 +72,9 @@ impl StorageDestination<'_> {
                 "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
             );
         }
-        if let Some(old) = &self.moved_aside {
-            let old = printable(old);
-            failure.message += &format!("; what had the name before is kept as {old}");
+        if let Some(old_path) = &self.moved_aside {
+            let old_path = printable(old_path);
+            failure.message += &format!("; what had the name before is kept as {old_path}");
         }
         failure
     }
@@ -126,22 +126,22 @@ impl StorageDestination<'_> {
                 ..refusal
             });
         }
-        let old = [stored, b".old"].concat();
-        if remote_file_facts(session, &old).await?.is_some() {
+        let old_path = [stored, b".old"].concat();
+        if remote_file_facts(session, &old_path).await?.is_some() {
             // The file may be the only copy of its data.
-            return Err(old_copy_in_the_way(refusal, &old));
+            return Err(old_copy_in_the_way(refusal, &old_path));
         }
         // RNTO failed on an existing name: the old file keeps its data under a new name.
-        match session.rename(self.path, &old, None).await {
+        match session.rename(self.path, &old_path, None).await {
             Err(lost) if lost.failure.transient => return Err(lost),
             Err(_) => return Err(refusal),
-            Ok(()) => self.moved_aside = Some(old.clone()),
+            Ok(()) => self.moved_aside = Some(old_path.clone()),
         }
         let Err(RenameFailure { failure, .. }) = session.rename(stored, self.path, None).await
         else {
             return Ok(());
         };
-        if !failure.transient && session.rename(&old, self.path, None).await.is_ok() {
+        if !failure.transient && session.rename(&old_path, self.path, None).await.is_ok() {
             self.moved_aside = None;
         }
         Err(RenameFailure {
@@ -167,12 +167,12 @@ impl StorageDestination<'_> {
     }
 }
 
-/// Adds to a refusal that `old`, left by an earlier copy, prevents moving the existing file out of
+/// Adds to a refusal that `old_path`, left by an earlier copy, prevents moving the existing file out of
 /// the way.
-fn old_copy_in_the_way(mut refusal: RenameFailure, old: &[u8]) -> RenameFailure {
-    let old = printable(old);
+fn old_copy_in_the_way(mut refusal: RenameFailure, old_path: &[u8]) -> RenameFailure {
+    let old_path = printable(old_path);
     refusal.failure.message += &format!(
-        "; {old}, which an earlier copy moved out of the way, is there: look at it, and remove or rename it"
+        "; {old_path}, which an earlier copy moved out of the way, is there: look at it, and remove or rename it"
     );
     refusal
 }

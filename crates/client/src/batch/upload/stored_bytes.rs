@@ -33,22 +33,22 @@ impl StorageDestination<'_> {
                 .find_stored_bytes(identity.copy_length(), source, session)
                 .await;
         }
-        let wanted = ctx.options.resume
+        let resumes = ctx.options.resume
             && !self.state.ignore_leftovers
             && self.partial_path.is_some()
             && self.can_resume;
         let size = identity.copy_length();
         let journal = upload_journal_path(&identity.source, &identity.destination);
-        let mut length = None;
-        let before = journal.as_deref().and_then(journal::load);
-        self.server_refused |= wanted && before.is_some_and(|found| found.server_refused);
-        if wanted {
-            length = self.partial_length(session).await?;
+        let mut partial_length = None;
+        let safe_before = journal.as_deref().and_then(journal::load);
+        self.server_refused |= resumes && safe_before.is_some_and(|found| found.server_refused);
+        if resumes {
+            partial_length = self.partial_length(session).await?;
             self.state.safe = self
                 .usable_leftover(
                     ctx,
                     &identity,
-                    (length, journal.as_deref()),
+                    (partial_length, journal.as_deref()),
                     source,
                     session,
                 )
@@ -56,7 +56,7 @@ impl StorageDestination<'_> {
         }
         self.state.resumed = !self.state.safe.is_empty();
         self.server_refused &= self.state.resumed;
-        identity.in_order &= !self.state.resumed || is_whole_file(&self.state.safe, length);
+        identity.in_order &= !self.state.resumed || is_whole_file(&self.state.safe, partial_length);
         self.in_order = identity.in_order;
         let from = self
             .state
@@ -109,7 +109,7 @@ impl StorageDestination<'_> {
     async fn find_stored_bytes(
         &mut self,
         size: Option<u64>,
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
         self.state.safe = self.safe_ranges()();
@@ -121,15 +121,15 @@ impl StorageDestination<'_> {
         let moved = self.control.take().map_or(0, |control| control.bytes());
         if std::mem::take(&mut self.connection_lost) && !self.in_order {
             return self
-                .prove_unmarked_bytes(size, (source, sums), session)
+                .prove_unmarked_bytes(size, (source, checksums), session)
                 .await;
         }
         if !self.in_order || moved == 0 {
             return Ok(());
         }
-        let before = self.state.safe.prefix_len();
+        let safe_before = self.state.safe.prefix_len();
         let path = self.store_path();
-        let there = match session.stat(&path).await {
+        let length_now = match session.stat(&path).await {
             Ok(entry) => entry.size.unwrap_or(0),
             Err(failure) if failure.transient => return Err(failure),
             Err(_) => 0,
@@ -137,25 +137,27 @@ impl StorageDestination<'_> {
         // Any other length is not that of the file which this run wrote.
         self.state.safe = RangeSet::new();
         // The file may hold at most what was safe before plus what this run has sent.
-        if there < MIN_RESUMABLE.max(before) || there > before.saturating_add(moved) {
+        if length_now < MIN_RESUMABLE.max(safe_before)
+            || length_now > safe_before.saturating_add(moved)
+        {
             return Ok(());
         }
         let mut stored = RangeSet::new();
-        stored.insert(0, there);
-        let own = self.available_checksums(session).await?;
+        stored.insert(0, length_now);
+        let destination_checksums = self.available_checksums(session).await?;
         let mut destination = ChecksumEndpoint::Named {
             storage: session,
             path: &path,
             origin: 0,
         };
-        let same = match common_range_algorithm(&[sums, &own]) {
+        let matches = match common_range_algorithm(&[checksums, &destination_checksums]) {
             Some(algorithm) => {
                 range_ends_agree(source, &mut destination, algorithm, &stored).await?
             }
             None => true,
         };
-        if same {
-            self.state.safe.insert(0, before);
+        if matches {
+            self.state.safe.insert(0, safe_before);
             self.record_failed_attempt(&stored, &TransferConfirmation::default(), size);
         }
         Ok(())
@@ -166,19 +168,19 @@ impl StorageDestination<'_> {
     async fn prove_unmarked_bytes(
         &mut self,
         size: Option<u64>,
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
         if self.partial_path.is_none() || self.server_refused {
             return Ok(());
         }
-        let own = self.available_checksums(session).await?;
-        let Some(algorithm) = common_range_algorithm(&[sums, &own]) else {
+        let destination_checksums = self.available_checksums(session).await?;
+        let Some(algorithm) = common_range_algorithm(&[checksums, &destination_checksums]) else {
             return Ok(());
         };
-        let length = self.partial_length(session).await?.unwrap_or(0);
+        let partial_length = self.partial_length(session).await?.unwrap_or(0);
         // A longer file is not the one that this run wrote.
-        if length < MIN_RESUMABLE || size.is_none_or(|size| length > size) {
+        if partial_length < MIN_RESUMABLE || size.is_none_or(|size| partial_length > size) {
             return Ok(());
         }
         let path = self.store_path();
@@ -187,11 +189,18 @@ impl StorageDestination<'_> {
             path: &path,
             origin: 0,
         };
-        let told = self.state.safe.clone();
-        let mut all = prove_blocks(told, length, algorithm, source, &mut destination).await?;
-        if all != self.state.safe {
-            exclude_tail(&mut all, size);
-            self.state.safe.extend(&all);
+        let reported = self.state.safe.clone();
+        let mut proved = prove_blocks(
+            reported,
+            partial_length,
+            algorithm,
+            source,
+            &mut destination,
+        )
+        .await?;
+        if proved != self.state.safe {
+            exclude_tail(&mut proved, size);
+            self.state.safe.extend(&proved);
         }
         Ok(())
     }
@@ -200,36 +209,42 @@ impl StorageDestination<'_> {
         &self,
         ctx: &BatchContext,
         identity: &CopyIdentity,
-        (length, journal): (Option<u64>, Option<&std::path::Path>),
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (partial_length, journal): (Option<u64>, Option<&std::path::Path>),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<RangeSet, CopyFailure> {
-        let Some(length) = length else {
+        let Some(partial_length) = partial_length else {
             return Ok(RangeSet::new());
         };
         let path = self.store_path();
         let leftover = PartialLeftover {
             identity,
-            length,
+            length: partial_length,
             journal,
             display_name: &self.display_name,
             has_checksum: self.has_checksum,
         };
-        let own = self.available_checksums(session).await?;
+        let destination_checksums = self.available_checksums(session).await?;
         let mut destination = ChecksumEndpoint::Named {
             storage: session,
             path: &path,
             origin: 0,
         };
-        let mut safe =
-            usable_ranges(ctx, &leftover, &[sums, &own], source, &mut destination).await?;
+        let mut safe = usable_ranges(
+            ctx,
+            &leftover,
+            &[checksums, &destination_checksums],
+            source,
+            &mut destination,
+        )
+        .await?;
         exclude_tail(&mut safe, identity.copy_length());
         Ok(safe)
     }
 
     /// Length of the partial file, if it exists and is not empty.
     async fn partial_length(&self, session: &mut dyn Storage) -> Result<Option<u64>, CopyFailure> {
-        let there = remote_file_facts(session, &self.store_path()).await?;
-        Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))
+        let length_now = remote_file_facts(session, &self.store_path()).await?;
+        Ok(length_now.and_then(|facts| facts.size).filter(|n| *n > 0))
     }
 }

@@ -61,19 +61,19 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
 /// The certificate authorities of the system, or those of SSL_CERT_FILE and SSL_CERT_DIR.
 fn certificate_authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
     static KNOWN: OnceLock<Arc<Vec<Certificate<'static>>>> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| {
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
+    let certificates = KNOWN.get_or_init(|| {
+        let loaded = rustls_native_certs::load_native_certs();
+        for error in &loaded.errors {
             tracing::debug!(%error, "certificate authorities");
         }
-        let own = found
+        let owned = loaded
             .certs
             .iter()
             .map(|der| Certificate::from_der(der).to_owned());
-        Arc::new(own.collect())
+        Arc::new(owned.collect())
     });
-    match known.is_empty() {
-        false => Ok(known),
+    match certificates.is_empty() {
+        false => Ok(certificates),
         true => Err(CopyFailure::new(
             Exit::Unreachable,
             "this machine knows no certificate authority to check https: servers with: install \
@@ -90,34 +90,37 @@ fn environment_proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
         true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
         false => &["http_proxy", "all_proxy", "ALL_PROXY"],
     };
-    let set = |name: &&str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let Some(text) = names.iter().find_map(set) else {
+    let env_var = |name: &&str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let Some(text) = names.iter().find_map(env_var) else {
         return Ok(None);
     };
-    let wrong = |_| {
+    let invalid = |_| {
         CopyFailure::new(
             Exit::Usage,
             format!("{} names no HTTP proxy: write http://host:port", names[0]),
         )
     };
-    let named = Proxy::new(&text).map_err(wrong)?;
-    if !matches!(named.protocol(), ProxyProtocol::Http | ProxyProtocol::Https) {
-        return Err(wrong(Error::InvalidProxyUrl));
+    let parsed = Proxy::new(&text).map_err(invalid)?;
+    if !matches!(
+        parsed.protocol(),
+        ProxyProtocol::Http | ProxyProtocol::Https
+    ) {
+        return Err(invalid(Error::InvalidProxyUrl));
     }
-    let mut proxy = Proxy::builder(named.protocol())
-        .host(named.host())
-        .port(named.port());
-    if let Some(user) = named.username() {
+    let mut proxy = Proxy::builder(parsed.protocol())
+        .host(parsed.host())
+        .port(parsed.port());
+    if let Some(user) = parsed.username() {
         proxy = proxy.username(user);
     }
-    if let Some(password) = named.password() {
+    if let Some(password) = parsed.password() {
         proxy = proxy.password(password);
     }
-    let without = ["no_proxy", "NO_PROXY"].iter().find_map(set);
-    for host in without.iter().flat_map(|hosts| hosts.split(',')) {
+    let excluded = ["no_proxy", "NO_PROXY"].iter().find_map(env_var);
+    for host in excluded.iter().flat_map(|hosts| hosts.split(',')) {
         proxy = proxy.no_proxy(host.trim());
     }
-    proxy.build().map(Some).map_err(wrong)
+    proxy.build().map(Some).map_err(invalid)
 }
 
 /// Opens connections with the dialer.

@@ -169,19 +169,19 @@ impl HttpClient {
     /// By class. Transient if a connection was lost.
     pub(super) fn send(
         &mut self,
-        ask: &HttpRequest<'_>,
+        request: &HttpRequest<'_>,
         mut payload: HttpRequestBody<'_>,
     ) -> Result<HttpResponse, CopyFailure> {
-        let mut target = ask.url.clone();
+        let mut target = request.url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let sent = match &mut payload {
-                HttpRequestBody::Empty => self.send_once(ask, &target, ()),
-                HttpRequestBody::Text(text) => self.send_once(ask, &target, *text),
+            let result = match &mut payload {
+                HttpRequestBody::Empty => self.send_once(request, &target, ()),
+                HttpRequestBody::Text(text) => self.send_once(request, &target, *text),
                 HttpRequestBody::Bytes(bytes) => {
-                    self.send_once(ask, &target, SendBody::from_reader(*bytes))
+                    self.send_once(request, &target, SendBody::from_reader(*bytes))
                 }
             };
-            let response = sent?;
+            let response = result?;
             let status = response.status().as_u16();
             let reply = HttpResponse {
                 response,
@@ -194,57 +194,60 @@ impl HttpClient {
             if !matches!(payload, HttpRequestBody::Empty) {
                 let message = format!(
                     "cannot {}: the server leads elsewhere; write to that URL directly (HTTP {status})",
-                    ask.action
+                    request.action
                 );
                 return Err(CopyFailure::new(Exit::Protocol, message));
             }
-            let next = reply.url.resolve_redirect(location).map_err(|error| {
+            let next_url = reply.url.resolve_redirect(location).map_err(|error| {
                 let message = format!(
                     "cannot {}: the server leads elsewhere, but {error}",
-                    ask.action
+                    request.action
                 );
                 CopyFailure::new(Exit::Protocol, message)
             })?;
             reply.discard_body();
-            target = next;
+            target = next_url;
         }
-        let message = format!("cannot {}: the server leads in circles", ask.action);
+        let message = format!("cannot {}: the server leads in circles", request.action);
         Err(CopyFailure::new(Exit::Protocol, message))
     }
 
     fn send_once(
         &mut self,
-        ask: &HttpRequest<'_>,
+        request: &HttpRequest<'_>,
         to: &HttpUrl,
         body: impl ureq::AsSendBody,
     ) -> Result<Response<Body>, CopyFailure> {
-        let mut request = Request::builder().method(ask.method).uri(to.uri());
-        for (name, value) in ask.headers {
-            request = request.header(*name, value);
+        let mut message = Request::builder().method(request.method).uri(to.uri());
+        for (name, value) in request.headers {
+            message = message.header(*name, value);
         }
         // Never to the target of a redirect: another server must not learn the password.
         if let Some(login) = &self.origin.authorization
             && to.is_same_origin(&self.origin.root_url)
         {
-            request = request.header("authorization", login);
+            message = message.header("authorization", login);
         }
-        let request = request.body(body).map_err(|_| {
-            let message = format!("cannot {}: it cannot be told over HTTP", ask.action);
-            CopyFailure::new(Exit::Usage, message)
+        let message = message.body(body).map_err(|_| {
+            let text = format!(
+                "cannot {}: HTTP cannot express this request",
+                request.action
+            );
+            CopyFailure::new(Exit::Usage, text)
         })?;
         let agent = self.agent(to.secure)?;
-        let answered = agent.run(request);
-        answered.map_err(|error| {
-            let own = self.dialer.take_failure();
-            errors::request_failure(ask.action, &error, own.as_ref())
+        let result = agent.run(message);
+        result.map_err(|error| {
+            let dialer_error = self.dialer.take_failure();
+            errors::request_failure(request.action, &error, dialer_error.as_ref())
         })
     }
 
     fn agent(&mut self, secure: bool) -> Result<Agent, CopyFailure> {
-        let kept = &mut self.agents[usize::from(secure)];
-        match kept {
+        let slot = &mut self.agents[usize::from(secure)];
+        match slot {
             Some(agent) => Ok(agent.clone()),
-            None => Ok(kept.insert(agent::new_agent(&self.dialer, secure)?).clone()),
+            None => Ok(slot.insert(agent::new_agent(&self.dialer, secure)?).clone()),
         }
     }
 }

@@ -29,9 +29,9 @@ impl HttpFileFacts {
     /// From a response to HEAD, or to GET of the first byte.
     pub(super) fn from_response(reply: &HttpResponse) -> Self {
         let partial = reply.status() == 206;
-        let told = reply.header("content-range").and_then(ContentRange::parse);
+        let content_range = reply.header("content-range").and_then(ContentRange::parse);
         let size = match partial {
-            true => told.and_then(|told| told.complete_length),
+            true => content_range.and_then(|content_range| content_range.complete_length),
             false => reply.header("content-length").and_then(parse_number),
         };
         let accepts = reply.header("accept-ranges");
@@ -40,7 +40,8 @@ impl HttpFileFacts {
             url: reply.url.clone(),
             size,
             etag: text("etag").filter(|etag| is_strong_etag(etag)),
-            modified: text("last-modified").filter(|told| date::parse(told).is_some()),
+            modified: text("last-modified")
+                .filter(|content_range| date::parse(content_range).is_some()),
             accepts_ranges: partial || accepts.is_some_and(|how| how.eq_ignore_ascii_case("bytes")),
             checksums: digest::checksums_from_fields(reply.headers(), partial),
         }
@@ -49,9 +50,9 @@ impl HttpFileFacts {
     /// Whether a response describes the same bytes, as far as it says.
     pub(super) fn matches(&self, reply: &HttpResponse) -> bool {
         match (&self.etag, reply.header("etag")) {
-            (Some(known), Some(told)) => known == told,
+            (Some(known), Some(content_range)) => known == content_range,
             _ => match (&self.modified, reply.header("last-modified")) {
-                (Some(known), Some(told)) => known == told,
+                (Some(known), Some(content_range)) => known == content_range,
                 _ => true,
             },
         }

@@ -15,94 +15,95 @@ use crate::{CopyFailure, Exit};
 /// Sends HEAD. If that is refused or says too little, sends GET for the first byte. If that fails
 /// too and the path may be a directory, sends PROPFIND.
 pub(super) fn stat_resource(
-    caller: &mut HttpClient,
-    named: &HttpUrl,
+    client: &mut HttpClient,
+    url: &HttpUrl,
     directory: &HttpUrl,
 ) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
-    let doing = format!("read {named}");
+    let action = format!("read {url}");
     let mut fields = vec![
         ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
         ("want-digest", digest::WANT_DIGEST.to_owned()),
     ];
-    let ask = |method, fields: &[(&str, String)], caller: &mut HttpClient| {
-        let ask = HttpRequest {
+    let send = |method, fields: &[(&str, String)], client: &mut HttpClient| {
+        let send = HttpRequest {
             method,
-            url: named,
+            url,
             headers: fields,
-            action: &doing,
+            action: &action,
         };
-        caller.send(&ask, HttpRequestBody::Empty)
+        client.send(&send, HttpRequestBody::Empty)
     };
-    let mut reply = ask("HEAD", &fields, caller)?;
+    let mut reply = send("HEAD", &fields, client)?;
     // Apache sends no length in response to HEAD of an empty file.
-    let is_silent = reply.status() == 200
+    let lacks_length = reply.status() == 200
         && reply.header("content-length").is_none()
         && reply.header("accept-ranges").is_some();
-    if (is_silent || matches!(reply.status(), 400 | 403 | 405 | 501)) && !named.has_trailing_slash()
+    if (lacks_length || matches!(reply.status(), 400 | 403 | 405 | 501))
+        && !url.has_trailing_slash()
     {
         fields.push(("range", "bytes=0-0".to_owned()));
         reply.discard_body();
-        reply = ask("GET", &fields, caller)?;
+        reply = send("GET", &fields, client)?;
         // An empty file has no first byte.
         if reply.status() == 416 {
             fields.pop();
-            reply = ask("GET", &fields, caller)?;
+            reply = send("GET", &fields, client)?;
         }
     }
-    let is_directory = named.has_trailing_slash() || reply.url.has_trailing_slash();
+    let is_directory = url.has_trailing_slash() || reply.url.has_trailing_slash();
     match reply.status() {
         200 | 204 | 206 => {
-            let seen = HttpFileFacts::from_response(&reply);
+            let facts = HttpFileFacts::from_response(&reply);
             reply.discard_body();
             let kind = if is_directory {
                 EntryKind::Dir
             } else {
                 EntryKind::File
             };
-            Ok((seen, kind))
+            Ok((facts, kind))
         }
         403..=405 if is_directory => {
-            let failure = errors::status_failure(&doing, &reply);
-            let seen = HttpFileFacts::from_response(&reply);
+            let failure = errors::status_failure(&action, &reply);
+            let facts = HttpFileFacts::from_response(&reply);
             reply.discard_body();
-            match propfind(caller, directory, "0") {
-                Ok(_) => Ok((seen, EntryKind::Dir)),
+            match propfind(client, directory, "0") {
+                Ok(_) => Ok((facts, EntryKind::Dir)),
                 Err(_) => Err(failure),
             }
         }
-        _ => Err(errors::status_failure(&doing, &reply)),
+        _ => Err(errors::status_failure(&action, &reply)),
     }
 }
 
 /// The resources in a WebDAV collection.
 pub(super) fn propfind(
-    caller: &mut HttpClient,
+    client: &mut HttpClient,
     target: &HttpUrl,
     depth: &str,
 ) -> Result<Vec<multistatus::DavResource>, CopyFailure> {
-    let doing = format!("list {target}");
-    let ask = HttpRequest {
+    let action = format!("list {target}");
+    let send = HttpRequest {
         method: "PROPFIND",
         url: target,
         headers: &[
             ("depth", depth.to_owned()),
             ("content-type", "application/xml; charset=utf-8".to_owned()),
         ],
-        action: &doing,
+        action: &action,
     };
-    let reply = caller.send(&ask, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
+    let reply = client.send(&send, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
     match reply.status() {
         207 => {}
         200..=299 | 405 | 501 => {
             return Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
-                    "cannot {doing}: the server is no WebDAV server, and HTTP has no other way to list a \
+                    "cannot {action}: the server is no WebDAV server, and HTTP has no other way to list a \
                      directory; name each file"
                 ),
             ));
         }
-        _ => return Err(errors::status_failure(&doing, &reply)),
+        _ => return Err(errors::status_failure(&action, &reply)),
     }
     let mut body = Vec::new();
     reply
@@ -110,13 +111,13 @@ pub(super) fn propfind(
         .take(MAX_BODY as u64 + 1)
         .read_to_end(&mut body)
         .map_err(|e| {
-            let own = caller.dialer.take_failure();
-            errors::request_failure(&doing, &ureq::Error::Io(e), own.as_ref())
+            let dialer_error = client.dialer.take_failure();
+            errors::request_failure(&action, &ureq::Error::Io(e), dialer_error.as_ref())
         })?;
     multistatus::parse(&body).map_err(|error| {
         CopyFailure::new(
             Exit::Protocol,
-            format!("cannot {doing}: of the server's answer, {error}"),
+            format!("cannot {action}: of the server's answer, {error}"),
         )
     })
 }

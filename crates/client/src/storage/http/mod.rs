@@ -102,23 +102,23 @@ impl HttpStorage {
         &mut self,
         work: impl FnOnce(&mut HttpClient) -> Result<T, CopyFailure> + Send + 'static,
     ) -> Result<T, CopyFailure> {
-        let mut caller = match self.client.take() {
-            Some(caller) => caller,
+        let mut client = match self.client.take() {
+            Some(client) => client,
             None => HttpClient::new(&self.origin, &self.settings)?,
         };
         // The thread cannot be cancelled, but its socket waits can be ended.
-        let mut guard = StopDialerOnDrop(Some(Arc::clone(&caller.dialer)));
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work(&mut caller);
-            (caller, done)
+        let mut guard = StopDialerOnDrop(Some(Arc::clone(&client.dialer)));
+        let result = tokio::task::spawn_blocking(move || {
+            let result = work(&mut client);
+            (client, result)
         });
-        let (caller, done) = done
+        let (client, result) = result
             .await
             .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         guard.0 = None;
-        self.rtt = caller.dialer.rtt().unwrap_or(self.rtt);
-        self.client = Some(caller);
-        done
+        self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
+        self.client = Some(client);
+        result
     }
 
     /// Sends one request without a body, which must succeed.
@@ -126,50 +126,50 @@ impl HttpStorage {
         &mut self,
         method: &'static str,
         target: HttpUrl,
-        fields: Vec<(&'static str, String)>,
-        what: &str,
+        headers: Vec<(&'static str, String)>,
+        verb: &str,
     ) -> Result<u16, (u16, CopyFailure)> {
-        let doing = format!("{what} {target}");
+        let action = format!("{verb} {target}");
         self.last_facts = None;
-        let done = self.blocking(move |caller| {
-            let ask = HttpRequest {
+        let result = self.blocking(move |client| {
+            let request = HttpRequest {
                 method,
                 url: &target,
-                headers: &fields,
-                action: &doing,
+                headers: &headers,
+                action: &action,
             };
-            let reply = caller.send(&ask, HttpRequestBody::Empty)?;
+            let reply = client.send(&request, HttpRequestBody::Empty)?;
             let status = reply.status();
-            let failure = errors::status_failure(&doing, &reply);
+            let failure = errors::status_failure(&action, &reply);
             reply.discard_body();
             Ok(match status {
                 200 | 201 | 204 => Ok(status),
                 _ => Err((status, failure)),
             })
         });
-        done.await.map_err(|failure| (0, failure))?
+        result.await.map_err(|failure| (0, failure))?
     }
 
     /// Facts of a file or directory.
     async fn stat_path(&mut self, path: &[u8]) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
-        let named = self.url_for(path);
+        let url = self.url_for(path);
         let directory = self.directory_url(path);
-        let (seen, kind) = self
-            .blocking(move |caller| stat_resource(caller, &named, &directory))
+        let (facts, kind) = self
+            .blocking(move |client| stat_resource(client, &url, &directory))
             .await?;
-        self.last_facts = (kind == EntryKind::File).then(|| (path.to_vec(), seen.clone()));
-        Ok((seen, kind))
+        self.last_facts = (kind == EntryKind::File).then(|| (path.to_vec(), facts.clone()));
+        Ok((facts, kind))
     }
 
     /// Facts of a file: the last ones if they are of the same path, otherwise current ones.
     async fn file_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, CopyFailure> {
-        if let Some((at, seen)) = &self.last_facts
+        if let Some((at, facts)) = &self.last_facts
             && at == path
         {
-            return Ok(seen.clone());
+            return Ok(facts.clone());
         }
         match self.stat_path(path).await? {
-            (seen, EntryKind::File) => Ok(seen),
+            (facts, EntryKind::File) => Ok(facts),
             _ => Err(CopyFailure::new(
                 Exit::Usage,
                 format!("{} is a directory", self.url_for(path)),
@@ -250,23 +250,25 @@ impl Storage for HttpStorage {
     }
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        let (seen, kind) = self.stat_path(path).await?;
-        Ok(seen.entry(last_name(path), kind))
+        let (facts, kind) = self.stat_path(path).await?;
+        Ok(facts.entry(last_name(path), kind))
     }
 
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
         let target = self.directory_url(path);
-        let own = self.url_for(path.strip_suffix(b"/").unwrap_or(path));
-        let mut parts = own.segments();
+        let own_url = self.url_for(path.strip_suffix(b"/").unwrap_or(path));
+        let mut parts = own_url.segments();
         parts.retain(|part| !part.is_empty());
         let resources = self
-            .blocking(move |caller| propfind(caller, &target, "1"))
+            .blocking(move |client| propfind(client, &target, "1"))
             .await?;
-        let (itself, entries) = multistatus::directory_entries(&resources, &parts);
+        let (collection, entries) = multistatus::directory_entries(&resources, &parts);
         // A server lists a file as itself.
-        let is_file = itself.as_ref().is_some_and(|it| it.kind == EntryKind::File);
+        let is_file = collection
+            .as_ref()
+            .is_some_and(|it| it.kind == EntryKind::File);
         let entries = match is_file {
-            true => itself.into_iter().collect(),
+            true => collection.into_iter().collect(),
             false => entries,
         };
         let marked = entries.into_iter().map(|entry| SymlinkCheckedEntry {
@@ -280,10 +282,10 @@ impl Storage for HttpStorage {
         &mut self,
         path: &[u8],
     ) -> Result<AvailableChecksums, CopyFailure> {
-        let seen = self.file_facts(path).await?;
+        let facts = self.file_facts(path).await?;
         Ok(AvailableChecksums {
             ranges: Vec::new(),
-            whole_files: seen
+            whole_files: facts
                 .checksums
                 .iter()
                 .map(|(algorithm, _)| *algorithm)
@@ -299,10 +301,13 @@ impl Storage for HttpStorage {
         path: &[u8],
     ) -> Result<String, CopyFailure> {
         // Requested again, because the file may have changed since.
-        let (seen, _) = self.stat_path(path).await?;
-        let is_whole = offset == 0 && (length.is_none() || length == seen.size);
-        let known = seen.checksums.iter().find(|(known, _)| *known == algorithm);
-        match known.filter(|_| is_whole) {
+        let (facts, _) = self.stat_path(path).await?;
+        let is_whole = offset == 0 && (length.is_none() || length == facts.size);
+        let entry = facts
+            .checksums
+            .iter()
+            .find(|(entry, _)| *entry == algorithm);
+        match entry.filter(|_| is_whole) {
             Some((_, sum)) => Ok(sum.clone()),
             None => Err(CopyFailure::new(
                 Exit::Protocol,
@@ -349,11 +354,11 @@ impl Storage for HttpStorage {
             ignores_ranges: AtomicBool::new(false),
         };
         let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
-        let (running, asked) = (Arc::clone(control), spec.clone());
-        let moved = tokio::task::spawn_blocking(move || {
-            receive_file(file, &sink, &asked, &settings, &running)
+        let (task_control, task_spec) = (Arc::clone(control), spec.clone());
+        let result = tokio::task::spawn_blocking(move || {
+            receive_file(file, &sink, &task_spec, &settings, &task_control)
         });
-        let (file, moved) = moved
+        let (file, result) = result
             .await
             .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         guard.0 = None;
@@ -361,7 +366,7 @@ impl Storage for HttpStorage {
         self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);
         self.idle_clients.truncate(MAX_IDLE_CLIENTS);
         self.client = self.idle_clients.pop();
-        moved.map(|report| attempt_of(report, spec))
+        result.map(|report| attempt_of(report, spec))
     }
 
     async fn store(
@@ -373,12 +378,19 @@ impl Storage for HttpStorage {
     ) -> Result<TransferAttempt, CopyFailure> {
         let target = self.url_for(path);
         let settings = transfer_settings(spec, self.settings.connect_timeout);
-        let (running, asked) = (Arc::clone(control), spec.clone());
+        let (task_control, task_spec) = (Arc::clone(control), spec.clone());
         self.last_facts = None;
         let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
         let report = self
-            .blocking(move |caller| {
-                upload::put(caller, &target, &*source, &asked, &settings, &running)
+            .blocking(move |client| {
+                upload::put(
+                    client,
+                    &target,
+                    &*source,
+                    &task_spec,
+                    &settings,
+                    &task_control,
+                )
             })
             .await;
         guard.0 = None;
@@ -401,10 +413,10 @@ impl Storage for HttpStorage {
 
     async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         let target = self.url_for(path);
-        let done = self
+        let result = self
             .send_command("DELETE", target, Vec::new(), "remove")
             .await;
-        done.map(|_| ()).map_err(|(_, failure)| failure)
+        result.map(|_| ()).map_err(|(_, failure)| failure)
     }
 
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
@@ -412,10 +424,10 @@ impl Storage for HttpStorage {
             (_, EntryKind::Dir) => self.directory_url(path),
             _ => self.url_for(path),
         };
-        let done = self
+        let result = self
             .send_command("DELETE", target, Vec::new(), "remove")
             .await;
-        done.map(|_| ()).map_err(|(_, failure)| failure)
+        result.map(|_| ()).map_err(|(_, failure)| failure)
     }
 
     async fn rename(
@@ -425,17 +437,19 @@ impl Storage for HttpStorage {
         _modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
         let (target, next) = (self.url_for(from), self.url_for(to));
-        let fields = vec![("destination", next.uri()), ("overwrite", "T".to_owned())];
-        let what = format!("rename to {next}:");
-        let done = self.send_command("MOVE", target, fields, &what).await;
-        done.map(|_| ()).map_err(|(status, failure)| RenameFailure {
-            failure,
-            refused_step: match status {
-                412 => RefusedRenameStep::NewNameMayExist,
-                409 | 507 => RefusedRenameStep::RntoRefused,
-                _ => RefusedRenameStep::RnfrRefused,
-            },
-        })
+        let headers = vec![("destination", next.uri()), ("overwrite", "T".to_owned())];
+        let verb = format!("rename to {next}:");
+        let result = self.send_command("MOVE", target, headers, &verb).await;
+        result
+            .map(|_| ())
+            .map_err(|(status, failure)| RenameFailure {
+                failure,
+                refused_step: match status {
+                    412 => RefusedRenameStep::NewNameMayExist,
+                    409 | 507 => RefusedRenameStep::RntoRefused,
+                    _ => RefusedRenameStep::RnfrRefused,
+                },
+            })
     }
 
     async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, CopyFailure> {

@@ -74,9 +74,9 @@ pub(super) fn receive_file(
             view: view.clone(),
         };
         let moved = pull::run(&file, sink, &plan, &settings, control);
-        let learned = file.ignores_ranges.load(Ordering::Relaxed) && !file.single_reader;
+        let found_ignoring = file.ignores_ranges.load(Ordering::Relaxed) && !file.single_reader;
         match moved {
-            Err(_) if learned && !control.is_cancelled() => {
+            Err(_) if found_ignoring && !control.is_cancelled() => {
                 file.single_reader = true;
                 settings.streams = 1;
                 settings.checksum = settings.checksum.filter(|_| control.stored().is_empty());
@@ -102,13 +102,13 @@ impl RangeOrigin for HttpFile {
 
     fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
         let kept = lock(&self.idle_clients).pop();
-        let caller = match kept {
-            Some(caller) => caller,
+        let client = match kept {
+            Some(client) => client,
             None => HttpClient::new(&self.origin, &self.settings).map_err(io::Error::other)?,
         };
         Ok(Box::new(HttpRangeReader {
             file: self,
-            client: Some(caller),
+            client: Some(client),
             body: None,
             remaining: None,
         }))
@@ -141,17 +141,17 @@ struct HttpRangeReader<'f> {
 
 impl RangeReader for HttpRangeReader<'_> {
     fn join_transfer(&mut self, duty: ReaderContext<'_>) {
-        if let Some(caller) = &self.client {
-            caller.dialer.join_transfer(duty);
+        if let Some(client) = &self.client {
+            client.dialer.join_transfer(duty);
         }
     }
 
     fn leave_transfer(&mut self) -> Evidence {
-        let caller = self.client.take();
-        let evidence = caller.as_ref().map(|caller| caller.dialer.leave_transfer());
+        let client = self.client.take();
+        let evidence = client.as_ref().map(|client| client.dialer.leave_transfer());
         // An unread body makes ureq close its connection. The client opens another one.
         self.body = None;
-        lock(&self.file.idle_clients).extend(caller);
+        lock(&self.file.idle_clients).extend(client);
         evidence.unwrap_or_default()
     }
 
@@ -211,26 +211,26 @@ impl HttpRangeReader<'_> {
     /// one.
     fn send(&mut self, fields: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
         let file = self.file;
-        let Some(caller) = &mut self.client else {
+        let Some(client) = &mut self.client else {
             return Err(CopyFailure::new(Exit::Interrupted, "interrupted"));
         };
-        let mut ask = |target: &HttpUrl| {
-            let ask = HttpRequest {
+        let mut request = |target: &HttpUrl| {
+            let request = HttpRequest {
                 method: "GET",
                 url: target,
                 headers: fields,
                 action: &file.action,
             };
-            caller.send(&ask, HttpRequestBody::Empty)
+            client.send(&request, HttpRequestBody::Empty)
         };
-        let reply = ask(&file.facts.url)?;
+        let reply = request(&file.facts.url)?;
         // Signed URLs behind a redirect expire; the original URL redirects to a fresh one.
         let expired = matches!(reply.status(), 401 | 403 | 404 | 410);
         if !expired || file.facts.url == file.requested_url {
             return Ok(reply);
         }
         reply.discard_body();
-        ask(&file.requested_url)
+        request(&file.requested_url)
     }
 
     /// Accepts a response if its body belongs to the known file and the requested range.
@@ -260,21 +260,21 @@ impl HttpRangeReader<'_> {
             );
         }
         if reply.status() == 206 {
-            let told = reply.header("content-range").and_then(ContentRange::parse);
-            let Some(range) = told.and_then(|told| told.range) else {
+            let content_range = reply.header("content-range").and_then(ContentRange::parse);
+            let Some(range) = content_range.and_then(|content_range| content_range.range) else {
                 return failed(
                     Exit::Protocol,
                     "the server does not say which part of the file it sends",
                 );
             };
-            let wanted = end.or(file.facts.size).unwrap_or(range.end);
-            if (range.start, range.end) != (start, wanted) {
+            let expected = end.or(file.facts.size).unwrap_or(range.end);
+            if (range.start, range.end) != (start, expected) {
                 return failed(
                     Exit::Protocol,
                     "the server sends another part of the file than was asked for",
                 );
             }
-            let size = told.and_then(|told| told.complete_length);
+            let size = content_range.and_then(|content_range| content_range.complete_length);
             if size.is_some() && file.facts.size.is_some() && size != file.facts.size {
                 return failed(
                     Exit::Integrity,
@@ -309,9 +309,9 @@ impl HttpRangeReader<'_> {
             );
             return Err(CopyFailure::new(Exit::Integrity, message));
         }
-        let wanted = end.or(file.facts.size).or(length);
-        let goes_on = wanted.is_some() && wanted != file.facts.size.or(length);
-        if (start > 0 || goes_on) && !file.single_reader {
+        let expected = end.or(file.facts.size).or(length);
+        let is_partial = expected.is_some() && expected != file.facts.size.or(length);
+        if (start > 0 || is_partial) && !file.single_reader {
             file.ignores_ranges.store(true, Ordering::Relaxed);
             let message = format!("cannot {}: the server sends no parts of it", file.action);
             return Err(CopyFailure::new(Exit::Protocol, message));
@@ -319,7 +319,7 @@ impl HttpRangeReader<'_> {
         let mut body = reply.into_body();
         let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
         self.body = Some(Box::new(body));
-        self.remaining = wanted.map(|wanted| wanted - start);
+        self.remaining = expected.map(|expected| expected - start);
         match skipped {
             Ok(n) if n == start => Ok(()),
             Ok(_) => Err(self.connection_failure(&io::ErrorKind::UnexpectedEof.into())),
@@ -344,21 +344,23 @@ impl HttpRangeReader<'_> {
     }
 
     fn wrap_error(&self, error: io::Error) -> io::Error {
-        let own = error
+        let own_failure = error
             .get_ref()
             .and_then(|e| e.downcast_ref::<CopyFailure>());
-        match own {
+        match own_failure {
             Some(_) => error,
             None => io::Error::other(self.connection_failure(&error)),
         }
     }
 
     fn connection_failure(&self, error: &io::Error) -> CopyFailure {
-        let own = self.client.as_ref().and_then(|c| c.dialer.take_failure());
-        match own {
-            Some(_) => {
-                errors::request_failure(&self.file.action, &ureq::Error::HostNotFound, own.as_ref())
-            }
+        let own_failure = self.client.as_ref().and_then(|c| c.dialer.take_failure());
+        match own_failure {
+            Some(_) => errors::request_failure(
+                &self.file.action,
+                &ureq::Error::HostNotFound,
+                own_failure.as_ref(),
+            ),
             None => CopyFailure::transient(
                 Exit::Unreachable,
                 format!(

@@ -36,55 +36,55 @@ impl From<DataError> for PutError {
 /// # Errors
 /// The refusal by its class. `Local` for errors of the source.
 pub(super) fn put(
-    caller: &mut HttpClient,
+    client: &mut HttpClient,
     target: &HttpUrl,
     source: &dyn Source,
     spec: &TransferSpec,
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, CopyFailure> {
-    let doing = format!("write {target}");
+    let action = format!("write {target}");
     if spec.destination_offset.is_some_and(|place| place > 0) || !spec.completed_ranges.is_empty() {
-        let message = format!("cannot {doing}: HTTP servers take whole files only");
+        let message = format!("cannot {action}: HTTP servers take whole files only");
         return Err(CopyFailure::new(Exit::Protocol, message));
     }
     let extent = BodyRange {
         offset: spec.part.map_or(0, |(offset, _)| offset),
         length: spec.size.or(spec.part.map(|(_, length)| length)),
     };
-    let mut fields = vec![("content-type", "application/octet-stream".to_owned())];
+    let mut headers = vec![("content-type", "application/octet-stream".to_owned())];
     if let Some(length) = extent.length {
-        fields.push(("content-length", length.to_string()));
+        headers.push(("content-length", length.to_string()));
     }
     if extent
         .length
         .is_none_or(|length| length >= EXPECT_CONTINUE_FROM)
     {
-        fields.push(("expect", "100-continue".to_owned()));
+        headers.push(("expect", "100-continue".to_owned()));
     }
-    let dialer = Arc::clone(&caller.dialer);
-    let sent = body::run(source, extent, settings, (control, &dialer), |bytes| {
-        let ask = HttpRequest {
+    let dialer = Arc::clone(&client.dialer);
+    let result = body::run(source, extent, settings, (control, &dialer), |bytes| {
+        let request = HttpRequest {
             method: "PUT",
             url: target,
-            headers: &fields,
-            action: &doing,
+            headers: &headers,
+            action: &action,
         };
         spec.started.store(true, Ordering::Relaxed);
-        let reply = caller
-            .send(&ask, HttpRequestBody::Bytes(bytes))
+        let reply = client
+            .send(&request, HttpRequestBody::Bytes(bytes))
             .map_err(PutError::Refused)?;
-        let done = match reply.status() {
+        let result = match reply.status() {
             200 | 201 | 204 => Ok(()),
-            _ => Err(PutError::Refused(errors::status_failure(&doing, &reply))),
+            _ => Err(PutError::Refused(errors::status_failure(&action, &reply))),
         };
         reply.discard_body();
-        done
+        result
     });
-    sent.map_err(|broken| match broken {
+    result.map_err(|error| match error {
         PutError::Refused(failure) => failure,
         PutError::Data(error) => {
-            pull_failure(&target.authority(), &doing, &error, &spec.confirmation)
+            pull_failure(&target.authority(), &action, &error, &spec.confirmation)
         }
     })
 }
