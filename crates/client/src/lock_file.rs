@@ -57,7 +57,7 @@ pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
             });
         }
     }
-    Err(io::Error::other("is replaced again and again"))
+    Err(io::Error::other("keeps being replaced"))
 }
 
 /// Whether `path` names this very file (device and inode), without following a link.

@@ -127,7 +127,7 @@ pub(crate) fn lock_remote_destination(
 
 fn destination_busy_failure(shown: impl std::fmt::Display) -> CopyFailure {
     CopyFailure::destination_busy(format!(
-        "{shown}: another copy is writing this file; let it end, or use --wait"
+        "{shown}: another copy is writing this file; wait for it to end, or use --wait"
     ))
 }
 
@@ -293,7 +293,7 @@ impl PartialFile {
             .map_err(|e| local_failure(&self.path, e))?
         {
             let message = format!(
-                "was removed or replaced by somebody else while it was written; {} is as it was",
+                "was removed or replaced by another process while it was written; {} is unchanged",
                 self.destination.display()
             );
             return Err(local_failure(&self.path, message));

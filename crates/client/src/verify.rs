@@ -102,7 +102,7 @@ pub(crate) fn choose_verification(
         VerifyMode::With(algorithm) => Err(CopyFailure::new(
             Exit::Protocol,
             format!(
-                "the server cannot compute {}; use --verify auto to take what it has",
+                "the server cannot compute {}; use --verify auto to use what it supports",
                 algorithm.name()
             ),
         )),
@@ -166,7 +166,7 @@ impl ChecksumComparison<'_> {
             return Err(CopyFailure::new(Exit::Protocol, message));
         }
         if self.check.is_required() {
-            let message = format!("{display_name}: cannot be verified as asked: {reason}");
+            let message = format!("{display_name}: cannot be verified as requested: {reason}");
             return Err(CopyFailure::new(Exit::Integrity, message));
         }
         Ok(ComparisonResult::SizeOnly(format!(
@@ -220,11 +220,11 @@ pub(crate) async fn checksum_local(
         Ok(Ok(digest)) => Ok(digest),
         Ok(Err(e)) => Err(CopyFailure::new(
             Exit::Local,
-            format!("cannot sum {name}: {e}"),
+            format!("cannot compute the checksum of {name}: {e}"),
         )),
         Err(e) => Err(CopyFailure::new(
             Exit::Local,
-            format!("cannot sum {name}: {e}"),
+            format!("cannot compute the checksum of {name}: {e}"),
         )),
     }
 }

@@ -132,7 +132,7 @@ impl BatchContext {
         let (sink, locked) = partial.lock(self.options.sync_policy)?;
         if !locked {
             self.warn(format!(
-                "{}: this file system has no locks, so that nothing stops another copy from \
+                "{}: this file system has no locks, so nothing prevents another copy from \
                  writing the same file at the same time",
                 partial
                     .destination
@@ -302,7 +302,7 @@ fn check_request(
         let trace = Location::Local(trace.clone());
         let mut locations = sources.iter().chain([destination]);
         if locations.any(|end| plan::is_same_file(&trace, end)) {
-            return usage("--trace would write over a file that is to be copied: name another one");
+            return usage("--trace would overwrite a file of this copy: name another file");
         }
     }
     let stream_sources = sources
@@ -313,14 +313,14 @@ fn check_request(
         return usage("standard input cannot be one of several sources");
     }
     if stream_sources == 1 && *destination == Location::StandardStreams {
-        return usage("standard input to standard output needs no copy");
+        return usage("cannot copy standard input to standard output");
     }
     let is_ftp =
         |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
     if options.transfer.rate.is_some() && is_ftp(destination) && sources.iter().any(is_ftp) {
         return usage(
-            "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
-             machine: leave it out, or copy by way of this machine",
+            "--limit-rate cannot be applied between two servers, because the bytes do not pass through this \
+             machine: leave it out, or copy through this machine",
         );
     }
     if stream_sources == 1 && (options.offset.is_some() || options.length.is_some()) {

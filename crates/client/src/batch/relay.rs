@@ -195,7 +195,7 @@ impl RelayPipe {
 }
 
 fn out_of_order(offset: u64, expected: u64) -> io::Error {
-    let message = format!("the relay is sequential: offset {offset} came when {expected} was due");
+    let message = format!("the relay is sequential: got offset {offset}, expected {expected}");
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 

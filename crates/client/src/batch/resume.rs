@@ -51,7 +51,7 @@ pub(super) async fn usable_ranges(
     // A complete file that was not confirmed looks the same as one that the server refused at the
     // end.
     if is_complete && !leftover.has_checksum {
-        let reason = "nothing tells whether the server confirmed its end";
+        let reason = "it is unknown whether the server confirmed the complete file";
         return Ok(warn_starting_over(ctx, leftover, reason));
     }
     let algorithm = common_range_algorithm(checksums);
@@ -115,11 +115,11 @@ fn without_checksums(
     claim: ClaimedRanges,
 ) -> RangeSet {
     let reason = if claim.server_lost {
-        "the server was lost while it stored it, and without checksums nothing tells what it kept"
+        "the connection was lost while the server stored it, and the server has no checksums"
     } else if claim.safe.is_empty() {
-        "this machine was restarted before any of it was forced to disk"
+        "this machine was restarted before any of it was written to disk"
     } else if !claim.has_journal || leftover.identity.modified.is_none() {
-        "nothing tells whether it is of this file"
+        "nothing shows that it belongs to this file"
     } else {
         ctx.warn(format!(
             "{}: resumed by size and time alone, because the server cannot checksum",

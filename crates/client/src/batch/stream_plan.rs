@@ -47,7 +47,7 @@ impl CopyRange {
         let usage = |message| Err(CopyFailure::new(Exit::Usage, message));
         let Some(size) = facts.size else {
             return usage(format!(
-                "{display_name}: a part needs the size of the source, which is not known"
+                "{display_name}: a part requires the size of the source, which is unknown"
             ));
         };
         let offset = offset.unwrap_or(0);
@@ -246,14 +246,14 @@ fn chunking_unavailable_warning(
     (from, to): (&dyn Storage, &dyn Storage),
 ) -> String {
     if options.mode == ModeChoice::Stream {
-        return "--mode s has one stream: -p is of no use with it".to_owned();
+        return "--mode s uses one stream: -p has no effect".to_owned();
     }
     let source_lacks = (!from.capabilities().ranges).then(|| from.name());
     let destination_lacks = (!to.capabilities().partial_writes).then(|| to.name());
     let names: Vec<&str> = source_lacks.into_iter().chain(destination_lacks).collect();
     format!(
-        "{}: parts of a file cannot be asked for and stored at their place (ERET, ESTO), so that the \
-         number of streams stays what it is at first",
+        "{}: ranges of a file cannot be fetched and stored at an offset (ERET, ESTO), so the \
+         initial number of streams is kept",
         names.join(", ")
     )
 }

@@ -263,7 +263,11 @@ pub(crate) trait Storage: Send + Debug + Any {
     ) -> Result<TransferAttempt, CopyFailure> {
         Err(CopyFailure::new(
             Exit::Protocol,
-            format!("{} moves nothing to {} by itself", self.name(), to.name()),
+            format!(
+                "{} cannot transfer files to {} directly",
+                self.name(),
+                to.name()
+            ),
         ))
     }
 

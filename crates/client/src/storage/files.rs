@@ -186,7 +186,7 @@ fn make_symlink(target: &Path, path: &Path) -> Result<(), CopyFailure> {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
             if !is_link {
-                let message = format!("{}: exists, and is no link", path.display());
+                let message = format!("{}: exists and is not a link", path.display());
                 return Err(CopyFailure::new(Exit::Local, message));
             }
             // symlink(2) does not replace, so the old link is removed first.

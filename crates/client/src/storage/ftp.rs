@@ -141,7 +141,10 @@ impl Storage for ClientSession {
         spec: &TransferSpec,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, CopyFailure> {
-        let message = format!("{} speaks no FTP: nothing can be moved there", to.name());
+        let message = format!(
+            "{} is not an FTP server: files cannot be transferred to it directly",
+            to.name()
+        );
         let to: &mut dyn Any = to;
         let to = to
             .downcast_mut::<Self>()

@@ -7,10 +7,10 @@ pub(super) const LINK_SKIPPED: &str =
     "symbolic link; --links follow copies what it points to, --links copy the link itself";
 
 /// Reason for skipping a link to a directory that contains it.
-pub(super) const LINK_LOOP: &str = "symbolic link to a directory that it is in: a loop";
+pub(super) const LINK_LOOP: &str = "symbolic link to a directory that contains it (a loop)";
 
 /// Reason for skipping a link to a missing file.
-pub(super) const DANGLING_LINK: &str = "symbolic link that leads nowhere";
+pub(super) const DANGLING_LINK: &str = "dangling symbolic link";
 
 /// The directories from the top of a tree down to one of its directories. They are identified by
 /// device and inode on this machine, and by the `unique` fact of servers (RFC 3659 section 7.5.2).

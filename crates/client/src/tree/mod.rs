@@ -175,7 +175,7 @@ impl DirectoryTree {
                 self.skipped.push((relative, links::LINK_LOOP.to_owned()));
             }
             None if branch.ancestors.followed_unknown_link => {
-                let reason = "symbolic link below a symbolic link, and the server does not tell whether \
+                let reason = "symbolic link below a symbolic link, and the server does not report whether \
                            that is a loop: copy it under its own name";
                 self.failed
                     .push((relative, CopyFailure::new(Exit::Protocol, reason)));
@@ -197,7 +197,7 @@ impl DirectoryTree {
     ) {
         let target = target.filter(|target| !target.is_empty());
         let Some(target) = target else {
-            let reason = "symbolic link, and the server does not tell where it points";
+            let reason = "symbolic link, and the server does not report its target";
             self.skipped.push((relative, reason.to_owned()));
             return;
         };

@@ -46,7 +46,7 @@ impl BatchEvidence {
             LimiterFinding::Reported(limiter) => {
                 (finding.name(), describe_limiter(limiter).to_owned())
             }
-            LimiterFinding::BetweenServers => (finding.name(), "nobody told why".to_owned()),
+            LimiterFinding::BetweenServers => (finding.name(), "no reason was reported".to_owned()),
         };
         line.push_str(&format!("; limited by: {name} ({explanation})"));
         if !self.evidence.min_rtt.is_zero() {
@@ -59,7 +59,7 @@ impl BatchEvidence {
         }
         if self.evidence.retransmits > 0 {
             line.push_str(&format!(
-                ", {} segments sent again",
+                ", {} segments retransmitted",
                 self.evidence.retransmits
             ));
         }
@@ -77,13 +77,13 @@ impl BatchEvidence {
             LimiterFinding::Reported(limiter) => (
                 name.to_owned(),
                 format!(
-                    "by the word of the server that sent: {}",
+                    "reported by the sending server: {}",
                     describe_limiter(limiter)
                 ),
             ),
             _ => (
                 format!("{name}, or the servers themselves"),
-                "the bytes did not pass this machine".to_owned(),
+                "the bytes did not pass through this machine".to_owned(),
             ),
         };
         format!(
@@ -100,10 +100,10 @@ impl ThirdPartyStats {
     fn describe_goodput(&self) -> String {
         let moving = show::rate(self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9));
         if self.markers {
-            format!("the servers' markers and replies tell of {moving} while they moved")
+            format!("the servers' markers and replies show {moving} during the transfers")
         } else {
             format!(
-                "in MODE S the servers tell nothing before the end; {moving} from start to end of \
+                "in MODE S the servers report nothing before the end; {moving} from start to end of \
                  the transfers"
             )
         }
@@ -123,14 +123,14 @@ fn describe_share(judgement: LimiterShare) -> String {
     let phrase = match judgement.limiter {
         Limiter::StoreRead => "of the time went into reading the file",
         Limiter::StoreWrite => "of the time went into writing the file",
-        Limiter::SenderCpu | Limiter::ReceiverCpu => "of the time this machine was computing",
+        Limiter::SenderCpu | Limiter::ReceiverCpu => "of the time this machine's CPU was busy",
         Limiter::SendBuffer => "of the time this machine's socket buffer was full",
         Limiter::ReceiveWindow => "of the time the receiver's window was full",
         Limiter::CongestionWindow => "of the time the path had no room, without loss",
         Limiter::Loss => "of the time the path had no room, after losses",
-        Limiter::RateLimit => "of the rate that was allowed",
+        Limiter::RateLimit => "of the rate limit was used",
         Limiter::ServerCap => "of the time this machine waited for the server or the path",
-        Limiter::Unknown => return "too little was seen from here".to_owned(),
+        Limiter::Unknown => return "too little was measured by this end".to_owned(),
     };
     format!("{percent}% {phrase}")
 }
@@ -140,13 +140,13 @@ fn describe_limiter(limiter: Limiter) -> &'static str {
     match limiter {
         Limiter::StoreRead => "reading the file",
         Limiter::StoreWrite => "writing the file",
-        Limiter::SenderCpu => "the sender was computing",
-        Limiter::ReceiverCpu => "the receiver was computing",
+        Limiter::SenderCpu => "the sender's CPU was busy",
+        Limiter::ReceiverCpu => "the receiver's CPU was busy",
         Limiter::SendBuffer => "the sender's socket buffers were full",
         Limiter::ReceiveWindow => "the receiver's window was full",
-        Limiter::CongestionWindow => "the path was full, or the windows still grew",
+        Limiter::CongestionWindow => "the path was full, or the congestion windows still grew",
         Limiter::Loss => "the path lost segments",
-        Limiter::RateLimit => "no more was allowed",
+        Limiter::RateLimit => "the rate limit was reached",
         Limiter::ServerCap => "the other end or the path",
         Limiter::Unknown => "nothing was measured",
     }

@@ -26,7 +26,7 @@ fn the_line_explains_the_limiter() {
         account.why_line(1e9, finding),
         "1.00 Gbit/s over 4 streams (cubic); limited by: receive window (62% of the time the \
          receiver's window was full); round trip 50.1 ms, buffers up to 4.0 MiB, 3 segments \
-         sent again"
+         retransmitted"
     );
 }
 
@@ -46,8 +46,8 @@ fn the_line_of_a_third_party_transfer_says_that_the_bytes_did_not_pass_here() {
     assert_eq!(
         account.why_line(2_500.0, finding),
         "2.50 kbit/s over 4 streams between the servers; limited by: path between the servers, \
-         or the servers themselves (the bytes did not pass this machine; the servers' markers \
-         and replies tell of 1.00 Gbit/s while they moved)"
+         or the servers themselves (the bytes did not pass through this machine; the servers' \
+         markers and replies show 1.00 Gbit/s during the transfers)"
     );
     let mut silent = BatchEvidence::default();
     silent.add_third_party(&ThirdPartyStats {
@@ -57,7 +57,7 @@ fn the_line_of_a_third_party_transfer_says_that_the_bytes_did_not_pass_here() {
     });
     let line = silent.why_line(2_500.0, finding);
     assert!(line.contains("1 stream between"), "{line}");
-    assert!(line.contains("MODE S the servers tell nothing"), "{line}");
+    assert!(line.contains("MODE S the servers report nothing"), "{line}");
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn the_sending_server_reports_the_limiter_of_a_third_party_transfer() {
     let line = account.why_line(1e9, finding);
     assert!(
         line.starts_with(
-            "1.00 Gbit/s over 4 streams (bbr) between the servers; limited by: store read (by the \
-             word of the server that sent: reading the file; the servers' markers"
+            "1.00 Gbit/s over 4 streams (bbr) between the servers; limited by: store read \
+             (reported by the sending server: reading the file; the servers' markers"
         ),
         "{line}"
     );

@@ -111,7 +111,7 @@ fn directory_and_file_failure(directory: &Location, item: &PlannedFile) -> CopyF
 
 fn overwritten_source_failure(item: &PlannedFile, other: &PlannedFile) -> CopyFailure {
     usage_failure(format!(
-        "the copy of {} would replace {}, which is to be copied itself: copy them one at a time; \
+        "the copy of {} would replace {}, which is itself a source: copy them one at a time; \
          nothing was copied",
         item.source.display(),
         other.source.display()
@@ -119,9 +119,9 @@ fn overwritten_source_failure(item: &PlannedFile, other: &PlannedFile) -> CopyFa
 }
 
 /// `taken` is a name that the copy of `file` needs for its partial file or journal.
-fn partial_name_taken_failure(item: &PlannedFile, key: &str) -> CopyFailure {
+fn partial_name_taken_failure(item: &PlannedFile, taken: &str) -> CopyFailure {
     usage_failure(format!(
-        "{key} is the name under which the copy of {} is kept until it is whole: copy them one at a \
+        "{taken} is the name under which the copy of {} is kept until it is complete: copy them one at a \
          time, or remove it if it is left of an earlier copy; nothing was copied",
         item.source.display()
     ))

@@ -58,7 +58,7 @@ pub(crate) async fn make_link(
     let absolute = resolve_link_target(path, &link.target);
     let created = session.make_link(&link.target, &absolute, path).await?;
     ctx.pool.release(&id, session);
-    Ok((!created).then(|| format!("{id} makes no symbolic links")))
+    Ok((!created).then(|| format!("{id} does not support symbolic links")))
 }
 
 /// The path that `target` of the link `link` leads to. `..` is resolved textually.

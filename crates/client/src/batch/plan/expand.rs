@@ -66,7 +66,7 @@ fn pattern_of(location: &Location) -> Option<GlobPattern> {
 async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
     let entry = storage.stat(trim_trailing_slashes(at.path())).await?;
     if entry.kind == EntryKind::SymLink {
-        let message = format!("{}: symbolic link that leads nowhere", at.display());
+        let message = format!("{}: dangling symbolic link", at.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     }
     Ok(FoundSource {

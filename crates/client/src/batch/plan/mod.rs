@@ -125,7 +125,9 @@ fn require_directory(destination: &PlannedDestination) -> Result<(), CopyFailure
     };
     Err(CopyFailure::new(
         Exit::Usage,
-        format!("{at} is no directory, which several sources need; end it with / to make one"),
+        format!(
+            "{at} is not a directory, which several sources require; end it with / to create one"
+        ),
     ))
 }
 
@@ -306,7 +308,7 @@ fn check_name_length(destination: &Location) -> Result<(), CopyFailure> {
         return Ok(());
     }
     let message = format!(
-        "{}: the name is longer than the {MAX_NAME} characters that file systems have room for",
+        "{}: the name is longer than the {MAX_NAME} characters that file systems allow",
         destination.display()
     );
     Err(CopyFailure::new(Exit::Usage, message))

@@ -283,7 +283,7 @@ impl<'a> StorageDestination<'a> {
             Some(size) if size != expected => Err(CopyFailure::new(
                 Exit::Integrity,
                 format!(
-                    "{}: {size} bytes arrived of {expected}; the copy keeps its partial name",
+                    "{}: {size} of {expected} bytes arrived; the copy keeps its partial name",
                     self.display_name
                 ),
             )),

@@ -69,12 +69,12 @@ impl StorageDestination<'_> {
         if let Some(kept) = &self.verified_partial {
             let kept = printable(kept);
             failure.message += &format!(
-                "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
+                "; the file is complete and verified: it is kept on the server as {kept}, rename it manually"
             );
         }
         if let Some(old_path) = &self.moved_aside {
             let old_path = printable(old_path);
-            failure.message += &format!("; what had the name before is kept as {old_path}");
+            failure.message += &format!("; the previous file is kept as {old_path}");
         }
         failure
     }
@@ -155,7 +155,7 @@ impl StorageDestination<'_> {
     fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: &CopyFailure) {
         ctx.pool.mark_no_rename(&self.id);
         ctx.warn(format!(
-            "{} refuses to rename ({}): files are stored under their final names, also while they \
+            "{} refuses to rename ({}): files are stored under their final names, even while they \
              are unfinished",
             self.id, refusal.message
         ));
@@ -172,7 +172,7 @@ impl StorageDestination<'_> {
 fn old_copy_in_the_way(mut refusal: RenameFailure, old_path: &[u8]) -> RenameFailure {
     let old_path = printable(old_path);
     refusal.failure.message += &format!(
-        "; {old_path}, which an earlier copy moved out of the way, is there: look at it, and remove or rename it"
+        "; {old_path}, which an earlier copy moved out of the way, still exists: examine it, then remove or rename it"
     );
     refusal
 }

@@ -76,8 +76,8 @@ fn certificate_authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, 
         false => Ok(certificates),
         true => Err(CopyFailure::new(
             Exit::Unreachable,
-            "this machine knows no certificate authority to check https: servers with: install \
-             ca-certificates, or name a file of them in SSL_CERT_FILE",
+            "this machine has no certificate authorities to verify https: servers: install \
+             ca-certificates, or set SSL_CERT_FILE",
         )),
     }
 }
@@ -97,7 +97,10 @@ fn environment_proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
     let invalid = |_| {
         CopyFailure::new(
             Exit::Usage,
-            format!("{} names no HTTP proxy: write http://host:port", names[0]),
+            format!(
+                "{} is not an HTTP proxy URL: write http://host:port",
+                names[0]
+            ),
         )
     };
     let parsed = Proxy::new(&text).map_err(invalid)?;

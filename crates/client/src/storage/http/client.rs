@@ -56,8 +56,7 @@ impl HttpOrigin {
                 Some(format!("Bearer {}", String::from_utf8_lossy(&token.0)))
             }
             Credential::Certificate { .. } => {
-                let message =
-                    "logins with a certificate are not spoken over https: by this version";
+                let message = "this version does not support certificate logins over https:";
                 return Err(CopyFailure::new(Exit::Usage, message));
             }
         };
@@ -193,14 +192,14 @@ impl HttpClient {
             };
             if !matches!(payload, HttpRequestBody::Empty) {
                 let message = format!(
-                    "cannot {}: the server leads elsewhere; write to that URL directly (HTTP {status})",
+                    "cannot {}: the server redirects the request; write to the new URL directly (HTTP {status})",
                     request.action
                 );
                 return Err(CopyFailure::new(Exit::Protocol, message));
             }
             let next_url = reply.url.resolve_redirect(location).map_err(|error| {
                 let message = format!(
-                    "cannot {}: the server leads elsewhere, but {error}",
+                    "cannot {}: the server redirects the request, but {error}",
                     request.action
                 );
                 CopyFailure::new(Exit::Protocol, message)
@@ -208,7 +207,7 @@ impl HttpClient {
             reply.discard_body();
             target = next_url;
         }
-        let message = format!("cannot {}: the server leads in circles", request.action);
+        let message = format!("cannot {}: too many redirects", request.action);
         Err(CopyFailure::new(Exit::Protocol, message))
     }
 

@@ -31,7 +31,7 @@ pub(super) fn status_failure(action: &str, reply: &HttpResponse) -> CopyFailure 
         ),
         401 => permanent(
             Exit::Refused,
-            "the server wants a user and a password; put them into ~/.netrc or the URL",
+            "the server requires a user and a password; put them into ~/.netrc or the URL",
         ),
         403 => permanent(
             Exit::Refused,
@@ -39,29 +39,29 @@ pub(super) fn status_failure(action: &str, reply: &HttpResponse) -> CopyFailure 
         ),
         407 => permanent(
             Exit::Refused,
-            "the proxy wants a login; put it into https_proxy",
+            "the proxy requires a login; put it into https_proxy",
         ),
         405 | 501 => permanent(
             Exit::Protocol,
-            "the server does not take such requests; it may be no WebDAV server",
+            "the server does not support this request; it may not be a WebDAV server",
         ),
         411 => permanent(
             Exit::Protocol,
-            "the server must know the length first; copy a file, not a pipe",
+            "the server requires the length in advance; copy a file, not a pipe",
         ),
         412 => permanent(
             Exit::Integrity,
             "the file changed while it was copied; start over",
         ),
-        413 => permanent(Exit::Local, "the server takes no files of this size"),
+        413 => permanent(Exit::Local, "the server does not accept files of this size"),
         416 => permanent(Exit::Integrity, "the file became shorter; start over"),
-        423 => permanent(Exit::Refused, "somebody holds a lock on it"),
+        423 => permanent(Exit::Refused, "it is locked"),
         507 => permanent(Exit::Local, "the server's disk or quota is full"),
-        408 | 425 | 429 => transient("the server asks to come back later"),
+        408 | 425 | 429 => transient("the server asks to retry later"),
         500..=599 => transient("the server failed"),
         300..=399 => permanent(
             Exit::Protocol,
-            "the server leads elsewhere in a way that cannot be followed",
+            "the server redirects in a way that cannot be followed",
         ),
         _ => permanent(Exit::Protocol, "the server refuses it"),
     }
@@ -95,17 +95,17 @@ pub(super) fn request_failure(
         Error::Rustls(tls) => tls_failure(action, tls),
         Error::HostNotFound => CopyFailure::new(
             Exit::Unreachable,
-            format!("cannot {action}: the server's name is unknown; is it spelled right?"),
+            format!("cannot {action}: the server's name is unknown; check the spelling"),
         ),
         Error::ConnectProxyFailed(_) => CopyFailure::new(
             Exit::Unreachable,
             format!(
-                "cannot {action}: the proxy does not let it through; see https_proxy and no_proxy"
+                "cannot {action}: the proxy refuses the connection; check https_proxy and no_proxy"
             ),
         ),
         Error::Protocol(_) | Error::LargeResponseHeader(..) | Error::Http(_) => CopyFailure::new(
             Exit::Protocol,
-            format!("cannot {action}: the server's answer is no HTTP/1.1 that can be read"),
+            format!("cannot {action}: the server's response is not valid HTTP/1.1"),
         ),
         _ => CopyFailure::transient(
             Exit::Unreachable,
@@ -118,7 +118,7 @@ fn tls_failure(action: &str, error: &rustls::Error) -> CopyFailure {
     use rustls::CertificateError as Certificate;
     let hint = match error {
         rustls::Error::InvalidCertificate(Certificate::UnknownIssuer) => {
-            "; if its authority is your own, name it in SSL_CERT_FILE"
+            "; for a private authority, set SSL_CERT_FILE"
         }
         _ => "",
     };
@@ -140,7 +140,7 @@ fn data_failure(action: &str, error: &DataError) -> CopyFailure {
         DataError::Aborted => CopyFailure::new(Exit::Interrupted, "interrupted"),
         DataError::Stalled { seconds } => CopyFailure::transient(
             Exit::Unreachable,
-            format!("cannot {action}: nothing came from the server for {seconds} s"),
+            format!("cannot {action}: received nothing from the server for {seconds} s"),
         ),
         DataError::Connect { to, source } => CopyFailure::transient(
             Exit::Unreachable,

@@ -98,7 +98,7 @@ pub(super) fn propfind(
             return Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
-                    "cannot {action}: the server is no WebDAV server, and HTTP has no other way to list a \
+                    "cannot {action}: the server is not a WebDAV server, and HTTP has no other way to list a \
                      directory; name each file"
                 ),
             ));
@@ -117,7 +117,7 @@ pub(super) fn propfind(
     multistatus::parse(&body).map_err(|error| {
         CopyFailure::new(
             Exit::Protocol,
-            format!("cannot {action}: of the server's answer, {error}"),
+            format!("cannot {action}: in the server's response, {error}"),
         )
     })
 }

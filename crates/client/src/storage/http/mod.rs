@@ -312,7 +312,7 @@ impl Storage for HttpStorage {
             None => Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
-                    "{} tells no {} of this; name an algorithm that it has (cksum -a, cp --verify), or \
+                    "{} does not provide {} for this file; name an algorithm that it provides (cksum -a, cp --verify), or \
                      use cp --verify none",
                     self.name,
                     algorithm.name()

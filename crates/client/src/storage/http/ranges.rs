@@ -256,7 +256,7 @@ impl HttpRangeReader<'_> {
         if file.facts.size.is_some() && !coding.eq_ignore_ascii_case("identity") {
             return failed(
                 Exit::Protocol,
-                "the server sends it compressed, although it was asked not to",
+                "the server sends it compressed although identity coding was requested",
             );
         }
         if reply.status() == 206 {
@@ -271,7 +271,7 @@ impl HttpRangeReader<'_> {
             if (range.start, range.end) != (start, expected) {
                 return failed(
                     Exit::Protocol,
-                    "the server sends another part of the file than was asked for",
+                    "the server sends a different part of the file than requested",
                 );
             }
             let size = content_range.and_then(|content_range| content_range.complete_length);
@@ -313,7 +313,10 @@ impl HttpRangeReader<'_> {
         let is_partial = expected.is_some() && expected != file.facts.size.or(length);
         if (start > 0 || is_partial) && !file.single_reader {
             file.ignores_ranges.store(true, Ordering::Relaxed);
-            let message = format!("cannot {}: the server sends no parts of it", file.action);
+            let message = format!(
+                "cannot {}: the server does not send ranges of it",
+                file.action
+            );
             return Err(CopyFailure::new(Exit::Protocol, message));
         }
         let mut body = reply.into_body();
@@ -335,7 +338,7 @@ impl HttpRangeReader<'_> {
             && body.read(&mut [0; 1]).map_err(|e| self.wrap_error(e))? > 0
         {
             let message = format!(
-                "cannot {}: the server sends more than it said",
+                "cannot {}: the server sends more than announced",
                 self.file.action
             );
             return Err(io::Error::other(CopyFailure::new(Exit::Protocol, message)));

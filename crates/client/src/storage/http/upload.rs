@@ -45,7 +45,7 @@ pub(super) fn put(
 ) -> Result<TransferReport, CopyFailure> {
     let action = format!("write {target}");
     if spec.destination_offset.is_some_and(|place| place > 0) || !spec.completed_ranges.is_empty() {
-        let message = format!("cannot {action}: HTTP servers take whole files only");
+        let message = format!("cannot {action}: HTTP servers accept whole files only");
         return Err(CopyFailure::new(Exit::Protocol, message));
     }
     let extent = BodyRange {
