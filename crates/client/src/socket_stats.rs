@@ -49,6 +49,7 @@ fn sender_limiter(streams: &[StreamSample]) -> Limiter {
     let sum = |field: fn(&TcpInfo) -> u64| streams.iter().map(|s| field(&s.info)).sum::<u64>();
     let busy = sum(|s| s.busy_us);
     let (rwnd, sndbuf) = (sum(|s| s.rwnd_limited_us), sum(|s| s.sndbuf_limited_us));
+    // A limiter counts if it was active for half of the busy time.
     if busy == 0 {
         Limiter::Unknown
     } else if rwnd >= sndbuf && rwnd * 2 >= busy {
@@ -57,6 +58,7 @@ fn sender_limiter(streams: &[StreamSample]) -> Limiter {
     } else if sndbuf * 2 >= busy {
         Limiter::SendBuffer
     } else if sum(|s| u64::from(s.total_retrans)) > 0 {
+        // The congestion window limits in both cases. Retransmissions show why it is small.
         Limiter::Loss
     } else {
         Limiter::CongestionWindow

@@ -182,6 +182,7 @@ pub(crate) fn compare_checksums(
     destination: &str,
     display_name: &str,
 ) -> Result<(), CopyFailure> {
+    // Servers print hex digits in either case.
     if source.eq_ignore_ascii_case(destination) {
         return Ok(());
     }
@@ -207,6 +208,7 @@ pub(crate) async fn checksum_local(
     let stopped = Arc::clone(&stop_guard.0);
     let name = source.name();
     let checksum = tokio::task::spawn_blocking(move || {
+        // spawn_blocking tasks cannot be aborted, so the flag ends the reading.
         let mut keep_reading = |_| !stopped.load(Ordering::Relaxed);
         checksum_source(
             algorithm,

@@ -88,6 +88,7 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
 
 impl<S: Fn() -> StoredRanges> Drop for AttemptWatch<'_, S> {
     fn drop(&mut self) {
+        // When dropped early, the data threads must not write after the lock is released.
         self.control.cancel();
         let Some(journal) = &mut self.journal else {
             return;

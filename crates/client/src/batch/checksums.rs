@@ -55,6 +55,8 @@ impl ChecksumEndpoint<'_> {
         match self {
             Self::Open { source, origin } => {
                 let mut checksums = Vec::with_capacity(ranges.len());
+                // One after the other: hashing a local file is bound by one CPU or the disk, not by
+                // round trips.
                 for range in ranges {
                     let (source, start) = (Arc::clone(source), *origin + range.start);
                     checksums
@@ -122,6 +124,7 @@ pub(super) async fn range_ends_agree(
     algorithm: ChecksumAlgorithm,
     safe: &RangeSet,
 ) -> Result<bool, CopyFailure> {
+    // The last ranges are those most recently written, so the most likely to be incomplete.
     let skip = safe.range_count().saturating_sub(MAX_COMPARED_RANGES);
     for range in safe.iter().skip(skip) {
         let tail = ByteRange {

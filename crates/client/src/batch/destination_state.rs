@@ -90,6 +90,7 @@ impl DestinationState {
         }
         self.started_over = true;
         self.ignore_leftovers = true;
+        // The file stays: `Journal::start_new` removes it durably before anything is written.
         self.journal = None;
         self.safe = RangeSet::new();
         true

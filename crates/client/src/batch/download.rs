@@ -119,6 +119,7 @@ impl LocalDestination {
             return Ok(None);
         }
         let path = &partial.destination;
+        // The open file is compared, whatever happens to its name meanwhile.
         let open = || FileSource::new(std::fs::File::open(path)?, path.to_string_lossy());
         let source = open().map_err(|e| local_failure(path, e))?;
         Ok(Some(OpenSource {
@@ -137,6 +138,7 @@ impl LocalDestination {
     ) -> Result<(), CopyFailure> {
         if let WriteTarget::File(partial) = &self.target {
             disk::sync_in_place(&partial.destination, ctx.options.sync_policy).await?;
+            // Only a leftover journal justifies taking the lock of a file that is complete.
             let journal_left = partial.journal.symlink_metadata().is_ok();
             if journal_left && let Ok(sink) = ctx.lock_partial_file(partial) {
                 journal::remove_file_and_temporary(&partial.journal);

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use data::rate::RateLimit;
 use data::store::file::FileSink;
-use proto::listing::ListedEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::answers::SourceFacts;
 use crate::credentials::netrc_warning;
 use crate::location::{Location, StorageId};
 use crate::partial::PartialFile;
@@ -455,32 +453,6 @@ async fn run_with_side_task<T, S>(
         main_result = &mut main => Ok((main_result?, side.await)),
         side_result = &mut side => Ok((main.await?, side_result)),
     }
-}
-
-/// Fails when size or time of a remote source differ from those at planning time.
-fn check_source_unchanged(
-    source: &Location,
-    before: SourceFacts,
-    now: &ListedEntry,
-) -> Result<(), CopyFailure> {
-    let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
-    let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
-    // Servers may omit either fact; a missing one is no sign of a change.
-    let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
-    if size || differs(time(before.modified), time(now.modified)) {
-        return Err(source_changed_failure(source));
-    }
-    Ok(())
-}
-
-fn source_changed_failure(source: &Location) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Integrity,
-        format!(
-            "{} changed while it was copied; the copy keeps its partial name",
-            source.display()
-        ),
-    )
 }
 
 /// The data is consistent after every statement, so a poisoned lock is still usable.

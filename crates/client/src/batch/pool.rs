@@ -104,6 +104,7 @@ impl StorageSessionPool {
         let all = std::mem::take(&mut *lock(&self.idle));
         let mut closing = tokio::task::JoinSet::new();
         for session in all.into_values().flatten() {
+            // QUIT waits for a reply; all servers at the same time take one round trip.
             closing.spawn(session.close());
         }
         while closing.join_next().await.is_some() {}

@@ -47,20 +47,7 @@ pub(super) async fn copy(
         RelaySink(Arc::clone(&pipe)),
         CancelFetchOnDrop(Arc::clone(&fetching)),
     );
-    let fetch_spec = TransferSpec {
-        checksum: None,
-        server_checksum: None,
-        started: Arc::default(),
-        stored_ranges: Arc::default(),
-        // The source's confirmation says nothing about what is stored.
-        confirmation: Arc::default(),
-        // The rate limit applies once, where the bytes leave this machine.
-        options: data::options::TransferOptions {
-            rate: None,
-            ..spec.options.clone()
-        },
-        ..spec.clone()
-    };
+    let fetch_spec = fetch_spec(spec);
     let fetch = async {
         let _end_guard = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Fetching);
         let fetched = from
@@ -109,6 +96,24 @@ pub(super) async fn copy(
             _ => fetching,
         }),
         (Err(failure), _) | (_, Err(failure)) => Err(failure),
+    }
+}
+
+/// The parameters of the fetching side.
+fn fetch_spec(spec: &TransferSpec) -> TransferSpec {
+    TransferSpec {
+        checksum: None,
+        server_checksum: None,
+        started: Arc::default(),
+        stored_ranges: Arc::default(),
+        // The source's confirmation says nothing about what is stored.
+        confirmation: Arc::default(),
+        // The rate limit applies once, where the bytes leave this machine.
+        options: data::options::TransferOptions {
+            rate: None,
+            ..spec.options.clone()
+        },
+        ..spec.clone()
     }
 }
 

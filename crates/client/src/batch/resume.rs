@@ -68,6 +68,7 @@ pub(super) async fn usable_ranges(
     }
     // A file longer than the source cannot be the beginning of it.
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
+    // A checksum of bytes in the server's page cache proves nothing about its disk.
     let end = end.filter(|_| !claim.server_refused);
     let loaded = match safe_ranges_agree(&claim, algorithm, source, destination).await {
         Ok(true) => {
@@ -249,6 +250,7 @@ impl ExistingDestination {
         }
         let Some(algorithm) = check.algorithm() else {
             let known = self.wanted.modified.is_some();
+            // Without checksums, equal times are the only evidence that both are the same file.
             let same = known && self.wanted.modified == self.existing.modified;
             return Ok(same.then(|| check.size_label(true)));
         };

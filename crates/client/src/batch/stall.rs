@@ -40,6 +40,7 @@ impl StallDetector {
 
     /// Interval until the next query.
     pub(super) fn poll_interval(&self) -> Duration {
+        // Several queries within the limit, so that one late reply does not look like a stall.
         (self.limit / 4).clamp(Duration::from_millis(50), PERIOD)
     }
 

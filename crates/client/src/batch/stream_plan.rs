@@ -154,6 +154,8 @@ impl StreamPlan {
             in_order: match options.mode {
                 ModeChoice::Stream => true,
                 ModeChoice::Extended => false,
+                // One stream gains nothing from MODE E, and MODE S stores in order, which makes
+                // resuming exact.
                 ModeChoice::Auto => plan.max_streams == 1 || in_order_only,
             },
             ..plan

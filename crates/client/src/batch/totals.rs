@@ -141,6 +141,8 @@ impl BatchTotals {
     /// Average share of the rate limit that one transfer had if several ran at the same time, bytes
     /// per second.
     fn rate_per_transfer(&self, elapsed: Duration) -> Option<u64> {
+        // Transfers that ran at the same time shared the limit: their times add up to more than
+        // `elapsed`.
         let shared = self
             .evidence
             .evidence

@@ -152,6 +152,7 @@ pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
         .open(path)
         .ok()?;
     file.metadata().ok().filter(fs::Metadata::is_file)?;
+    // Bounded: the file may have been replaced by anything.
     file.take(MAX_LENGTH).read_to_end(&mut text).ok()?;
     parse_journal(&text, boot_id().as_deref())
 }
@@ -161,6 +162,7 @@ fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
     let whole = &text[..text.iter().rposition(|b| *b == b'\n')?];
     let mut lines = whole.split(|b| *b == b'\n');
     let header: JournalHeader = parse_line(lines.next()?)?;
+    // An unknown format is treated like a missing journal.
     if header.version != VERSION {
         return None;
     }
@@ -354,6 +356,7 @@ impl Journal {
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
+            // Source and destination names are nobody else's business.
             .mode(0o600)
             .open(&temporary)?;
         file.write_all(&text)?;
@@ -406,6 +409,7 @@ impl Journal {
     /// `None` if nothing changed since the last call.
     pub(crate) fn take_unsynced(&mut self) -> Option<UnsyncedJournal> {
         let file = self.file.as_ref().filter(|_| self.unsynced)?;
+        // A duplicate descriptor, so that the sync runs on another thread while writes continue.
         let file = file.try_clone().ok()?;
         self.unsynced = false;
         Some(UnsyncedJournal {

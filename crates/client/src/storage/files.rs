@@ -176,6 +176,7 @@ fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, CopyFailure> 
                 .map_err(|e| local_failure(path, e))?;
             Ok(true)
         }
+        // is_dir follows links: a link to a directory serves as one.
         Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
         Err(e) => Err(path_failure(path, &e)),
     }
@@ -343,6 +344,7 @@ impl Storage for LocalFiles {
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         let path = to_path(path);
         run_blocking(move || {
+            // Not followed: a link to a directory is removed as a link.
             let meta = fs::symlink_metadata(&path).map_err(|e| path_failure(&path, &e))?;
             let removed = match meta.is_dir() {
                 true => fs::remove_dir_all(&path),

@@ -145,6 +145,8 @@ impl Storage for ClientSession {
             "{} is not an FTP server: files cannot be transferred to it directly",
             to.name()
         );
+        // PASV at one server and PORT at the other need both control connections (RFC 959 section
+        // 5.2).
         let to: &mut dyn Any = to;
         let to = to
             .downcast_mut::<Self>()

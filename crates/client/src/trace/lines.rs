@@ -107,6 +107,7 @@ pub(super) struct TransferDecisionTraceLine<'a> {
 
 pub(super) fn transfer_line<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> {
     let streams = snapshot.streams;
+    // Two samples may have the same time; a rate needs a positive interval.
     let seconds = snapshot.since_previous.as_secs_f64().max(1e-6);
     TransferTraceLine {
         sample: "transfer",
@@ -134,6 +135,7 @@ pub(super) fn stream_line<'a>(
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
         stream: sample.stream,
+        // A stream carries data in one direction, so the larger counter is its own.
         bytes: info.bytes_acked.max(info.bytes_received),
         bandwidth: info.delivery_rate.saturating_mul(8),
         rtt: info.rtt_us,
@@ -145,6 +147,7 @@ pub(super) fn stream_line<'a>(
         buffer_send: sample.memory.sndbuf,
         buffer_receive: sample.memory.rcvbuf,
         memory: sample.memory.held(),
+        // tcpi_unacked counts segments.
         in_flight: u64::from(info.unacked) * u64::from(info.snd_mss),
         retransmits: info.total_retrans,
         busy: info.busy_us,

@@ -62,6 +62,7 @@ impl DirectoryChain {
 /// `..` is accepted only at the beginning. After a name that may itself be a link, it could lead
 /// anywhere.
 pub(super) fn target_within_tree(top: &[u8], directory: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+    // A link may climb at most to the top of the tree.
     let depth = components(directory).count();
     if let Some(absolute) = target.strip_prefix(b"/") {
         let top: Vec<&[u8]> = components(top).collect();

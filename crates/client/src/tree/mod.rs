@@ -148,6 +148,7 @@ impl DirectoryTree {
         ancestors: Arc<DirectoryChain>,
         pending: &mut PendingDirectories,
     ) {
+        // Only loops that identities cannot reveal get this deep.
         if depth >= MAX_DEPTH {
             let reason = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
             self.failed

@@ -130,9 +130,11 @@ const UNKNOWN: LimiterShare = LimiterShare {
 /// Whether this end's figures explain more than the sender's report: both agree, or the sender
 /// waited for something that only this end can observe.
 fn own_figures_explain_more(role: Role, own: Limiter, reported: Limiter) -> bool {
+    // The rate limiter of this end explains any waiting of the sender.
     if own == reported || own == Limiter::RateLimit {
         return true;
     }
+    // A slow receiver fills its window, so the sender sees only the receive window.
     let local_limiter = matches!(own, Limiter::StoreWrite | Limiter::ReceiverCpu);
     role == Role::Receiver && local_limiter && reported == Limiter::ReceiveWindow
 }

@@ -13,15 +13,13 @@ use super::meter::FileMeter;
 use super::resume::ExistingDestination;
 use super::stream_plan::{CopyRange, StreamPlan};
 use super::upload::{StorageDestination, UploadFinish};
-use super::{
-    BatchContext, FileOutcome, PlannedFile, check_source_unchanged, source_changed_failure,
-};
+use super::{BatchContext, FileOutcome, PlannedFile};
 use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
 use crate::location::{Location, StorageId};
 use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
-use crate::verify::{CONCURRENT_FROM, ChecksumAbility, Verification, choose_verification};
+use crate::verify::{ChecksumAbility, Verification, choose_verification};
 
 mod moving;
 mod verification;
@@ -149,6 +147,7 @@ impl<'a> FileCopy<'a> {
         let (ctx, item) = (self.ctx, self.item);
         let mut source = None;
         if !self.from.is_server() {
+            // Local storages keep no connection, so this costs nothing.
             let mut storage = ctx.pool.acquire(&self.from).await?;
             source = storage.open(item.source.path()).await?;
         }
@@ -394,43 +393,12 @@ impl<'a> FileCopy<'a> {
     fn source_identity(&self, state: &CopyState<'_>) -> String {
         match &self.item.source {
             Location::Local(path) if state.source_is_local() => {
+                // A relative path would make the journal of another directory's file match.
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
                 Location::Local(path).identity_key()
             }
             other => other.identity_key(),
         }
-    }
-
-    /// Whether the source's facts are read again after the transfer. A large file may have changed
-    /// while it moved; the checksum of a small one, requested afterwards, would have shown it.
-    /// Local files are always checked, because that costs no round trip.
-    fn rechecks_source(&self, state: &CopyState<'_>, check: Verification) -> bool {
-        if state.source_is_local() {
-            return !state.is_pipe() && self.from == StorageId::LocalFiles;
-        }
-        let large = state.range.size.is_none_or(|size| size >= CONCURRENT_FROM);
-        check != Verification::ByteCount && large && state.facts.size.is_some()
-    }
-
-    /// Fails when the source changed since the copy began.
-    async fn check_source(
-        &self,
-        state: &CopyState<'_>,
-        sessions: &mut StorageSessions,
-        check: Verification,
-    ) -> Result<(), CopyFailure> {
-        if !self.rechecks_source(state, check) {
-            return Ok(());
-        }
-        let source = &self.item.source;
-        let now = sessions.from.stat(source.path()).await?;
-        if state.source_is_local() {
-            return match SourceFacts::from_entry(&now) == state.facts {
-                true => Ok(()),
-                false => Err(source_changed_failure(source)),
-            };
-        }
-        check_source_unchanged(source, state.facts, &now)
     }
 
     /// Discards what was resumed from an earlier run. Returns `false` when nothing was resumed.

@@ -81,6 +81,7 @@ impl<'a> FileCopy<'a> {
         });
         self.queue_follow_ups(state, sessions, &spec, (check, early_checksum.is_none()));
         let early_checksum = self.request_source_checksum(state, early_checksum);
+        // Set before the transfer: a failed attempt may have read from the pipe as well.
         self.pipe_consumed |= state.is_pipe();
         self.register_progress(
             state,
@@ -98,29 +99,12 @@ impl<'a> FileCopy<'a> {
         if method == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
             self.meter.discard_attempt();
         }
-        let size = state.range.size;
-        let (mut attempt, source_checksum) = match (result, &mut state.destination) {
-            (Ok(moved), CopyDestination::Local(download)) => {
-                download.attempt_succeeded(&control);
-                moved
-            }
-            (Ok(moved), CopyDestination::Storage(upload)) => {
-                upload.attempt_succeeded(size);
-                moved
-            }
-            (Err(failure), CopyDestination::Local(download)) => {
-                let has_checksum = check.algorithm().is_some();
-                download.attempt_failed(&control, &spec.confirmation, size, has_checksum);
-                return Err(failure);
-            }
-            (Err(failure), CopyDestination::Storage(upload)) => {
-                upload.attempt_failed(&failure, &spec.confirmation, size);
-                return Err(failure);
-            }
-        };
+        let (mut attempt, source_checksum) = record_result(result, state, &spec, &control, check)?;
         if method == MoveMethod::ThirdParty {
             self.meter.report_bytes(attempt.report.evidence.bytes);
         }
+        // A storage confirms a transfer in its final reply. A local file is safe when its bytes are
+        // written.
         if state.destination_is_storage() {
             self.meter.confirm_attempt();
         }
@@ -150,6 +134,7 @@ impl<'a> FileCopy<'a> {
         let source = state.source.as_ref();
         let source = source.map(|opened| Arc::clone(&opened.source));
         let keep_empty = state.destination.length_shows_progress(in_order);
+        // A pipe cannot be read again, so a journal could not be used.
         let keeps_journal = !state.is_pipe();
         let before = state.destination.safe_ranges().prefix_len();
         let size = state.range.size;
@@ -199,6 +184,7 @@ impl<'a> FileCopy<'a> {
         let safe = state.destination.safe_ranges();
         let stream_plan = self.stream_plan.unwrap_or_default();
         let mut spec = new_transfer_spec(self.ctx, state.range, safe, stream_plan);
+        // The checksum of the passing bytes is that of the whole file only if nothing is resumed.
         let checksum = check.algorithm().filter(|_| safe.is_empty());
         spec.checksum = checksum.filter(|_| method != MoveMethod::ThirdParty);
         if let CopyDestination::Storage(upload) = &state.destination {
@@ -274,6 +260,7 @@ impl<'a> FileCopy<'a> {
         let (offset, length) = offset_and_length(state.range.part);
         async move {
             let algorithm = algorithm?;
+            // The first session is busy with the transfer until its final reply.
             let mut session = pool.acquire(&id).await.ok()?;
             let checksum = session.checksum(algorithm, offset, length, &path).await;
             let checksum = checksum.ok()?;
@@ -341,6 +328,29 @@ impl<'a> FileCopy<'a> {
             }
         }
     }
+}
+
+/// Records the result of an attempt in the state of its destination.
+fn record_result<T>(
+    result: Result<T, CopyFailure>,
+    state: &mut CopyState<'_>,
+    spec: &TransferSpec,
+    control: &TransferControl,
+    check: Verification,
+) -> Result<T, CopyFailure> {
+    let size = state.range.size;
+    match (&result, &mut state.destination) {
+        (Ok(_), CopyDestination::Local(download)) => download.attempt_succeeded(control),
+        (Ok(_), CopyDestination::Storage(upload)) => upload.attempt_succeeded(size),
+        (Err(_), CopyDestination::Local(download)) => {
+            let has_checksum = check.algorithm().is_some();
+            download.attempt_failed(control, &spec.confirmation, size, has_checksum);
+        }
+        (Err(failure), CopyDestination::Storage(upload)) => {
+            upload.attempt_failed(failure, &spec.confirmation, size);
+        }
+    }
+    result
 }
 
 /// Length of a remote file, over a session that is opened on first use.

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use proto::checksum::ChecksumAlgorithm;
+use proto::listing::ListedEntry;
 
 use super::super::stream_plan::offset_and_length;
 use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
+use crate::answers::SourceFacts;
+use crate::location::{Location, StorageId};
 use crate::storage::contract::{AvailableChecksums, Storage};
 use crate::verify::{
-    ChecksumComparison, ComparisonResult, Verification, checksum_local, choose_verification,
+    CONCURRENT_FROM, ChecksumComparison, ComparisonResult, Verification, checksum_local,
+    choose_verification,
 };
 use crate::{CopyFailure, Exit, VerifyMode};
 
@@ -177,4 +181,62 @@ impl FileCopy<'_> {
             None => state.destination.checksum(algorithm, to).await,
         }
     }
+
+    /// Whether the source's facts are read again after the transfer. A large file may have changed
+    /// while it moved; the checksum of a small one, requested afterwards, would have shown it.
+    /// Local files are always checked, because that costs no round trip.
+    pub(super) fn rechecks_source(&self, state: &CopyState<'_>, check: Verification) -> bool {
+        if state.source_is_local() {
+            return !state.is_pipe() && self.from == StorageId::LocalFiles;
+        }
+        let large = state.range.size.is_none_or(|size| size >= CONCURRENT_FROM);
+        check != Verification::ByteCount && large && state.facts.size.is_some()
+    }
+
+    /// Fails when the source changed since the copy began.
+    pub(super) async fn check_source(
+        &self,
+        state: &CopyState<'_>,
+        sessions: &mut StorageSessions,
+        check: Verification,
+    ) -> Result<(), CopyFailure> {
+        if !self.rechecks_source(state, check) {
+            return Ok(());
+        }
+        let source = &self.item.source;
+        let now = sessions.from.stat(source.path()).await?;
+        if state.source_is_local() {
+            return match SourceFacts::from_entry(&now) == state.facts {
+                true => Ok(()),
+                false => Err(source_changed_failure(source)),
+            };
+        }
+        check_source_unchanged(source, state.facts, &now)
+    }
+}
+
+/// Fails when size or time of a remote source differ from those at planning time.
+fn check_source_unchanged(
+    source: &Location,
+    before: SourceFacts,
+    now: &ListedEntry,
+) -> Result<(), CopyFailure> {
+    let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
+    let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
+    // Servers may omit either fact; a missing one is no sign of a change.
+    let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
+    if size || differs(time(before.modified), time(now.modified)) {
+        return Err(source_changed_failure(source));
+    }
+    Ok(())
+}
+
+fn source_changed_failure(source: &Location) -> CopyFailure {
+    CopyFailure::new(
+        Exit::Integrity,
+        format!(
+            "{} changed while it was copied; the copy keeps its partial name",
+            source.display()
+        ),
+    )
 }

@@ -73,6 +73,7 @@ fn sources_beside_destinations(
 ) -> HashMap<PathKey, usize> {
     let mut sources_read = HashMap::new();
     for (n, item) in items.iter().enumerate() {
+        // Only on the same machine can a copy overwrite another source.
         let same_machine = match (&item.source, &item.destination) {
             (Location::Local(_), Location::Local(_)) => true,
             (Location::Remote { server: a, .. }, Location::Remote { server: b, .. }) => {
@@ -215,6 +216,7 @@ fn canonical(directory: &Path) -> PathBuf {
 
 /// Key of server and account. NUL separates the parts, because no path contains it.
 fn account_key(server: &Server) -> String {
+    // Host names are not case-sensitive (RFC 4343).
     let host = server.host.to_ascii_lowercase();
     format!(
         "{host}\0{}\0{}\0",

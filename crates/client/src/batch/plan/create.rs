@@ -22,6 +22,7 @@ pub(crate) async fn make_with_parents(
     path: &[u8],
 ) -> Result<(), CopyFailure> {
     let path = trim_trailing_slashes(path);
+    // Optimistic: mostly the parents exist, and one command is enough.
     let Err(failure) = storage.make_dir(path).await else {
         return Ok(());
     };

@@ -51,6 +51,7 @@ pub(super) async fn expand_source(
             .map(|found| vec![found]),
     };
     match &found {
+        // A lost session does not go back to the pool.
         Err(failure) if failure.transient => {}
         _ => ctx.pool.release(&id, session),
     }
@@ -98,6 +99,7 @@ async fn expand_pattern(
     };
     let listing = storage.list(directory).await?;
     let mut entries: Vec<ListedEntry> = listing.into_iter().map(|marked| marked.entry).collect();
+    // Checked before any use, because names in a server's listing are untrusted.
     entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
     if entries.iter().any(|e| e.name == file_name) {
         entries.retain(|e| e.name == file_name);
@@ -123,6 +125,7 @@ async fn expand_pattern(
         let message = format!("{}: nothing matches", source.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     }
+    // Servers list in any order; the order of the copies should not depend on it.
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     let found = entries.iter().map(|entry| FoundSource {
         location: source.with_path(join_path(parent, &entry.name)),

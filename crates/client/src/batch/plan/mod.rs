@@ -140,6 +140,7 @@ async fn inspect_destination(
     }
     let (id, path, at) = (at.storage_id(), at.path(), at.clone());
     let ends_with_slash = path.ends_with(b"/");
+    // The root always exists.
     if path == b"/" {
         return Ok(PlannedDestination::Directory { at, make: false });
     }
@@ -242,6 +243,7 @@ impl CopyPlan {
             return Err(CopyFailure::new(Exit::Usage, message));
         }
         let top = tree_destination(&found.location, destination)?;
+        // The walk would list the copies that it creates.
         if is_inside(&found.location, &top) {
             let message = format!("cannot copy {display_name} into itself ({})", top.display());
             return Err(CopyFailure::new(Exit::Usage, message));

@@ -29,6 +29,7 @@ pub(crate) fn last_component(location: &Location) -> Option<Vec<u8>> {
 /// Whether both locations name one file: the same inode, or the same path on the same server.
 pub(crate) fn is_same_file(a: &Location, b: &Location) -> bool {
     match (a, b) {
+        // Device and inode also recognise hard links and different spellings of a path.
         (Location::Local(a), Location::Local(b)) => match (fs::metadata(a), fs::metadata(b)) {
             (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
             _ => false,

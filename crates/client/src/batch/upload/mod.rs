@@ -175,6 +175,7 @@ impl<'a> StorageDestination<'a> {
         if failure.transient
             && let Some(journal) = &mut self.state.journal
         {
+            // The server may have crashed, so its unconfirmed bytes need proof in a later run.
             journal.mark_server_lost();
         }
         self.connection_lost = failure.transient;
@@ -214,6 +215,7 @@ impl<'a> StorageDestination<'a> {
 
     /// Keeps only the ranges `safe`, whatever the length of the file at the server.
     fn retract_to(&mut self, safe: RangeSet) {
+        // The length of the server's file includes bytes that no longer count.
         self.in_order = false;
         self.state.retract_to(safe);
     }

@@ -126,6 +126,7 @@ impl StorageDestination<'_> {
                 ..refusal
             });
         }
+        // Derived from the partial name, so it is as recognisable and short enough.
         let old_path = [stored, b".old"].concat();
         if remote_file_facts(session, &old_path).await?.is_some() {
             // The file may be the only copy of its data.
@@ -153,6 +154,7 @@ impl StorageDestination<'_> {
     /// From now on, stores the bytes under the final name. The complete file under the partial name
     /// stays until the new one is complete.
     fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: &CopyFailure) {
+        // Later files of the batch skip the partial name on this server.
         ctx.pool.mark_no_rename(&self.id);
         ctx.warn(format!(
             "{} refuses to rename ({}): files are stored under their final names, even while they \

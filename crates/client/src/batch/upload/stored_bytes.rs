@@ -26,6 +26,7 @@ impl StorageDestination<'_> {
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
+        // Refused here, before bytes are moved, rather than at the rename.
         session.check_path(self.path)?;
         self.has_checksum = check.algorithm().is_some();
         if self.prepared {

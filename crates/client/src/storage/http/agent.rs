@@ -34,6 +34,7 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
     let config = Agent::config_builder()
         .tls_config(tls.build())
         .proxy(environment_proxy(secure)?)
+        // Statuses are mapped to failures with a text of their own.
         .http_status_as_error(false)
         // Redirects are followed here, because the login must not go to another origin.
         .max_redirects(0)
@@ -41,6 +42,7 @@ pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Cop
         .max_response_header_size(MAX_RESPONSE_HEADER)
         .input_buffer_size(BUFFER_BYTES)
         .output_buffer_size(BUFFER_BYTES)
+        // One client per stream: its connection carries one request at a time.
         .max_idle_connections(1)
         .max_idle_connections_per_host(1)
         // Compressed bodies would have other lengths, ranges and checksums.

@@ -63,6 +63,7 @@ impl HttpOrigin {
         let login = match text.map(|text| HeaderValue::from_str(&text)) {
             None => None,
             Some(Ok(mut value)) => {
+                // Keeps the password out of ureq's debug log.
                 value.set_sensitive(true);
                 Some(value)
             }
@@ -186,6 +187,7 @@ impl HttpClient {
                 response,
                 url: target,
             };
+            // RFC 9110 section 15.4. 300 offers a choice and 304 is an answer to a condition.
             let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
             let Some(location) = reply.header("location").filter(|_| is_redirect) else {
                 return Ok(reply);

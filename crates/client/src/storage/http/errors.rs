@@ -82,6 +82,7 @@ pub(super) fn request_failure(
         return data_failure(action, dialer_error);
     }
     match error {
+        // rustls errors arrive wrapped in io::Error.
         Error::Io(inner) => match inner
             .get_ref()
             .and_then(|e| e.downcast_ref::<rustls::Error>())
@@ -132,6 +133,7 @@ fn tls_failure(action: &str, error: &rustls::Error) -> CopyFailure {
         other => format!("no secure connection: {other}"),
     };
     let message = format!("cannot {action}: {reason}{hint}");
+    // Certificate errors may span lines; a message is one line.
     CopyFailure::new(Exit::Unreachable, message.replace(['\r', '\n'], " "))
 }
 

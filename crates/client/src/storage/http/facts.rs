@@ -30,6 +30,7 @@ impl HttpFileFacts {
     pub(super) fn from_response(reply: &HttpResponse) -> Self {
         let partial = reply.status() == 206;
         let content_range = reply.header("content-range").and_then(ContentRange::parse);
+        // Content-Length of a 206 is the length of the range, not of the file.
         let size = match partial {
             true => content_range.and_then(|content_range| content_range.complete_length),
             false => reply.header("content-length").and_then(parse_number),
@@ -39,6 +40,7 @@ impl HttpFileFacts {
         Self {
             url: reply.url.clone(),
             size,
+            // A weak tag does not guarantee equal bytes (RFC 9110 section 8.8.3).
             etag: text("etag").filter(|etag| is_strong_etag(etag)),
             modified: text("last-modified")
                 .filter(|content_range| date::parse(content_range).is_some()),

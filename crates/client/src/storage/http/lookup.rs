@@ -62,6 +62,7 @@ pub(super) fn stat_resource(
             };
             Ok((facts, kind))
         }
+        // Servers without directory indexes refuse HEAD, but WebDAV still knows the directory.
         403..=405 if is_directory => {
             let failure = errors::status_failure(&action, &reply);
             let facts = HttpFileFacts::from_response(&reply);

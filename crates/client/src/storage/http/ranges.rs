@@ -77,6 +77,7 @@ pub(super) fn receive_file(
         let found_ignoring = file.ignores_ranges.load(Ordering::Relaxed) && !file.single_reader;
         match moved {
             Err(_) if found_ignoring && !control.is_cancelled() => {
+                // The bytes stored so far stay; the single reader skips them.
                 file.single_reader = true;
                 settings.streams = 1;
                 settings.checksum = settings.checksum.filter(|_| control.stored().is_empty());

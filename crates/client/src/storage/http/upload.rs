@@ -70,6 +70,7 @@ pub(super) fn put(
             headers: &headers,
             action: &action,
         };
+        // From here on the server may have received bytes.
         spec.started.store(true, Ordering::Relaxed);
         let reply = client
             .send(&request, HttpRequestBody::Bytes(bytes))
@@ -78,6 +79,7 @@ pub(super) fn put(
             200 | 201 | 204 => Ok(()),
             _ => Err(PutError::Refused(errors::status_failure(&action, &reply))),
         };
+        // The connection can then carry the next request.
         reply.discard_body();
         result
     });
