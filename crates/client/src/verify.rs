@@ -325,18 +325,21 @@ mod tests {
             ],
             &[],
         );
-        let own = server(&ChecksumAlgorithm::CHEAPEST_FIRST, &[]);
+        let longhaul = server(&ChecksumAlgorithm::CHEAPEST_FIRST, &[]);
         let auto = |ends: &[&AvailableChecksums]| chosen(VerifyMode::Auto, ends, true).unwrap();
-        assert_eq!(auto(&[&own]), checksum(ChecksumAlgorithm::Crc32c, false));
+        assert_eq!(
+            auto(&[&longhaul]),
+            checksum(ChecksumAlgorithm::Crc32c, false)
+        );
         assert_eq!(
             auto(&[&globus]),
             checksum(ChecksumAlgorithm::Adler32, false)
         );
         assert_eq!(
-            auto(&[&own, &globus]),
+            auto(&[&longhaul, &globus]),
             checksum(ChecksumAlgorithm::Adler32, false)
         );
-        assert_eq!(auto(&[&own, &server(&[], &[])]), Verification::Size);
+        assert_eq!(auto(&[&longhaul, &server(&[], &[])]), Verification::Size);
     }
 
     #[test]

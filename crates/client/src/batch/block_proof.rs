@@ -139,8 +139,8 @@ mod tests {
     fn only_blocks_with_doubtful_bytes_are_compared() {
         let doubtful = ranges(&[(1, 2), (3, 4), (300 * KIB, 600 * KIB)]);
         let found = blocks_to_compare(&doubtful, 600 * KIB, 128);
-        let wanted = [(0, 256), (256, 512), (512, 600)].map(|(a, b)| (a * KIB, b * KIB));
-        assert_eq!(ends(&found), wanted);
+        let expected = [(0, 256), (256, 512), (512, 600)].map(|(a, b)| (a * KIB, b * KIB));
+        assert_eq!(ends(&found), expected);
         assert_eq!(blocks_to_compare(&RangeSet::new(), 600 * KIB, 128), []);
     }
 
@@ -158,8 +158,8 @@ mod tests {
     fn only_the_starts_of_wide_gaps_are_compared() {
         let safe = ranges(&[(0, MIB), (1000 * MIB, 1001 * MIB)]);
         let doubtful = doubtful_ranges(&safe, 2000 * MIB);
-        let wanted = [(MIB, 129 * MIB), (1001 * MIB, 1129 * MIB)];
-        assert_eq!(doubtful, ranges(&wanted));
+        let expected = [(MIB, 129 * MIB), (1001 * MIB, 1129 * MIB)];
+        assert_eq!(doubtful, ranges(&expected));
         assert_eq!(
             doubtful_ranges(&safe, 100 * MIB),
             ranges(&[(MIB, 100 * MIB)])
@@ -169,14 +169,14 @@ mod tests {
 
     #[test]
     fn the_tail_of_a_complete_file_is_sent_again() {
-        let left = |safe: &[(u64, u64)], size| {
+        let remaining = |safe: &[(u64, u64)], size| {
             let mut safe = ranges(safe);
             exclude_tail(&mut safe, Some(size));
             safe
         };
-        assert_eq!(left(&[(0, MIB)], MIB), ranges(&[(0, MIB - MIN_BLOCK)]));
-        assert_eq!(left(&[(0, 9)], 9), RangeSet::new());
-        assert_eq!(left(&[(0, 9)], 10), ranges(&[(0, 9)]));
+        assert_eq!(remaining(&[(0, MIB)], MIB), ranges(&[(0, MIB - MIN_BLOCK)]));
+        assert_eq!(remaining(&[(0, 9)], 9), RangeSet::new());
+        assert_eq!(remaining(&[(0, 9)], 10), ranges(&[(0, 9)]));
     }
 
     fn end(bytes: &[u8]) -> ChecksumEndpoint<'static> {
@@ -202,7 +202,7 @@ mod tests {
         let sum = ChecksumAlgorithm::Crc32c;
         let proved = prove_blocks(safe, length, sum, &mut source, &mut copy).await;
         // Bytes that were safe before remain safe.
-        let wanted = [(0, MIN_BLOCK + 2), (2 * MIN_BLOCK, length)];
-        assert_eq!(proved.unwrap(), ranges(&wanted));
+        let expected = [(0, MIN_BLOCK + 2), (2 * MIN_BLOCK, length)];
+        assert_eq!(proved.unwrap(), ranges(&expected));
     }
 }

@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn synced_bytes_leave_the_page_cache_after_a_disk_error() {
         // Not in /tmp, which is often a tmpfs.
-        let here = std::env::current_exe().unwrap();
-        let dir = tempfile::tempdir_in(directory_of(&here)).unwrap();
+        let test_binary = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(directory_of(&test_binary)).unwrap();
         let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
             panic!("a regular file is written aside");
         };

@@ -22,7 +22,7 @@ pub(super) struct StallDetector {
 pub(super) enum GrowthSign {
     /// The file has this length now.
     Grown(u64),
-    /// It stands still, for too long.
+    /// The file has stopped at this length for too long.
     Stalled(u64),
     /// The length shows nothing new.
     Inconclusive,

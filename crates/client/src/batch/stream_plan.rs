@@ -334,7 +334,7 @@ mod tests {
             rtt: Duration::from_millis(1),
             ..OURS
         };
-        let here = EndpointAbilities {
+        let local = EndpointAbilities {
             on_this_machine: true,
             ..short
         };
@@ -345,12 +345,12 @@ mod tests {
         for plan in [
             auto(ADAPT_FROM - 1, short),
             auto(100_000, OURS),
-            auto(1 << 40, here),
+            auto(1 << 40, local),
             auto(1 << 40, plain),
         ] {
             assert_eq!((plan.streams, plan.chunks), (1, None));
         }
-        assert_eq!(auto(1 << 40, here).max_streams, 1);
+        assert_eq!(auto(1 << 40, local).max_streams, 1);
         assert_eq!(auto(1 << 40, plain).max_streams, 1);
     }
 

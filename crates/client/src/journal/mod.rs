@@ -159,8 +159,8 @@ pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
 
 fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
     // Bytes after the last line feed are an incomplete line.
-    let whole = &text[..text.iter().rposition(|b| *b == b'\n')?];
-    let mut lines = whole.split(|b| *b == b'\n');
+    let complete_lines = &text[..text.iter().rposition(|b| *b == b'\n')?];
+    let mut lines = complete_lines.split(|b| *b == b'\n');
     let header: JournalHeader = parse_line(lines.next()?)?;
     // An unknown format is treated like a missing journal.
     if header.version != VERSION {

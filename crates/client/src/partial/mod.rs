@@ -47,16 +47,16 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
 /// and the journal's temporary file.
 pub(crate) fn companion_names(name: &[u8]) -> [Vec<u8>; 3] {
     let journal = with_suffix(name, JOURNAL_SUFFIX);
-    let next = [journal.as_slice(), JOURNAL_TEMP_SUFFIX].concat();
-    [partial_name(name), journal, next]
+    let temporary = [journal.as_slice(), JOURNAL_TEMP_SUFFIX].concat();
+    [partial_name(name), journal, temporary]
 }
 
 /// The partial path for `path`, if it is hashed, so that its name does not show which file it
 /// belongs to.
 pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
     let partial = partial_path(path);
-    let named = [path, PARTIAL].concat();
-    (partial != named).then_some(partial)
+    let is_named = [path, PARTIAL].concat();
+    (partial != is_named).then_some(partial)
 }
 
 /// Whether the last component `name` is that of a partial file or of a journal. A file that was

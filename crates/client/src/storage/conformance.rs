@@ -61,8 +61,11 @@ fn ranges(text: &str) -> RangeSet {
 
 /// The names in a directory, sorted.
 async fn names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
-    let listed = storage.list(path).await.unwrap();
-    let mut names: Vec<_> = listed.into_iter().map(|marked| marked.entry.name).collect();
+    let entries = storage.list(path).await.unwrap();
+    let mut names: Vec<_> = entries
+        .into_iter()
+        .map(|marked| marked.entry.name)
+        .collect();
     names.sort();
     names
 }
@@ -96,8 +99,8 @@ pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
     writing(storage, &file, &bytes).await;
     names_and_times(storage, top, &file).await;
     storage.remove_tree(&join_path(top, b"d")).await.unwrap();
-    let gone = storage.stat(&join_path(top, b"d")).await.unwrap_err();
-    assert_eq!((gone.exit, gone.transient), (Exit::NotFound, false));
+    let missing = storage.stat(&join_path(top, b"d")).await.unwrap_err();
+    assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
     cancelled(storage, top).await;
 }
 
@@ -177,11 +180,14 @@ async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     }
     for algorithm in &sums.ranges {
         let parts = [0..10, 1000..301_000];
-        let asked = parts
+        let ranges_asked = parts
             .clone()
             .map(|part| (part.start as u64, part.len() as u64));
-        let told = storage.checksums(*algorithm, &asked, file).await.unwrap();
-        for (part, sum) in parts.into_iter().zip(told) {
+        let checksums = storage
+            .checksums(*algorithm, &ranges_asked, file)
+            .await
+            .unwrap();
+        for (part, sum) in parts.into_iter().zip(checksums) {
             let part = &bytes[part];
             assert!(
                 sum.eq_ignore_ascii_case(&digest(*algorithm, part)),
@@ -239,12 +245,12 @@ async fn names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     put(storage, &renamed, b"old", &spec(Some(3))).await;
     if storage.rename(file, &renamed, None).await.is_ok() {
         assert_eq!(storage.stat(&renamed).await.unwrap().size, Some(9000));
-        let gone = storage.stat(file).await.unwrap_err();
-        assert_eq!(gone.exit, Exit::NotFound);
-        let again = storage.rename(file, &renamed, None).await.unwrap_err();
-        assert!(!again.failure.transient);
+        let missing = storage.stat(file).await.unwrap_err();
+        assert_eq!(missing.exit, Exit::NotFound);
+        let failure = storage.rename(file, &renamed, None).await.unwrap_err();
+        assert!(!failure.failure.transient);
     }
     storage.remove(&renamed).await.unwrap();
-    let gone = storage.remove(&renamed).await.unwrap_err();
-    assert_eq!(gone.exit, Exit::NotFound);
+    let missing = storage.remove(&renamed).await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound);
 }

@@ -73,8 +73,8 @@ fn a_directory_that_is_its_own_ancestor_is_skipped() {
     };
     tree.add_entry(&top, &hidden, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 1);
-    let told = Some("u1".to_owned());
-    tree.add_linked_directory(b"l".to_vec(), &top, told, &mut next);
+    let identity = Some("u1".to_owned());
+    tree.add_linked_directory(b"l".to_vec(), &top, identity, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 2);
     // The identity of the directory is unknown: one such link on the path is accepted.
     tree.add_linked_directory(b"m".to_vec(), &top, None, &mut next);
@@ -103,11 +103,11 @@ async fn walked(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
         foreign_data: false,
         sync_policy: data::store::durability::SyncPolicy::default(),
     };
-    let here = access
+    let storage = access
         .open(&StorageId::LocalFiles, SessionOpening::default())
         .await;
     let top = top.as_os_str().as_bytes();
-    DirectoryTree::walk(&mut *here.unwrap(), top, links)
+    DirectoryTree::walk(&mut *storage.unwrap(), top, links)
         .await
         .unwrap()
 }

@@ -230,7 +230,7 @@ impl<'a> FileCopy<'a> {
         loop {
             self.prepare(state, sessions, (check, &source_checksums))
                 .await?;
-            let moved = self.transfer(state, sessions, check).await?;
+            let move_result = self.transfer(state, sessions, check).await?;
             // Some transfers leave their session unusable; the verification needs a new one.
             if !sessions.from.is_usable() {
                 sessions.from = self.ctx.pool.acquire(&self.from).await?;
@@ -239,7 +239,7 @@ impl<'a> FileCopy<'a> {
                 download.check_length(state.range.size, &self.item.source.display())?;
             }
             let verified = self
-                .verify(state, sessions, (check, &source_checksums), &moved)
+                .verify(state, sessions, (check, &source_checksums), &move_result)
                 .await;
             let label = state.destination.after_verification(verified).await?;
             self.check_source(state, sessions, check).await?;
@@ -250,7 +250,11 @@ impl<'a> FileCopy<'a> {
                 .finish(self.ctx, to, modified, again)
                 .await?;
             if finish == UploadFinish::InPlace {
-                return Ok(FileOutcome::done(self.meter.moved(), label, moved.measured));
+                return Ok(FileOutcome::done(
+                    self.meter.moved(),
+                    label,
+                    move_result.measured,
+                ));
             }
         }
     }
@@ -327,10 +331,10 @@ impl<'a> FileCopy<'a> {
             .await?;
         if label.is_some() {
             let source = self.source_identity(state);
-            let found = (source.as_str(), size);
+            let source_and_size = (source.as_str(), size);
             state
                 .destination
-                .confirm_in_place(self.ctx, self.item, found)
+                .confirm_in_place(self.ctx, self.item, source_and_size)
                 .await?;
         }
         Ok(label)

@@ -75,9 +75,9 @@ async fn trees_keep_their_relative_paths() {
     fs::create_dir_all(top.join("src/sub dir")).unwrap();
     fs::write(top.join("src/sub dir/ü"), "1").unwrap();
     fs::create_dir(top.join("there")).unwrap();
-    let mut wanted = options();
-    wanted.recursive = true;
-    let ctx = context(wanted);
+    let mut recursive_options = options();
+    recursive_options.recursive = true;
+    let ctx = context(recursive_options);
     let show = |p: &str| top.join(p).display().to_string();
     let plan = planned(&ctx, &[local(top.join("src"))], local(top.join("new"))).await;
     assert_eq!(destinations(&plan), [show("new/sub dir/ü")]);
@@ -95,10 +95,10 @@ async fn trees_keep_their_relative_paths() {
 
 /// The message with which a plan is refused. Sources and destination are relative to `top`.
 async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
-    let mut wanted = options();
-    wanted.recursive = true;
+    let mut recursive_options = options();
+    recursive_options.recursive = true;
     let sources: Vec<_> = sources.iter().map(|s| local(top.join(s))).collect();
-    let failure = make_plan(&context(wanted), &sources, &local(top.join(to)))
+    let failure = make_plan(&context(recursive_options), &sources, &local(top.join(to)))
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::Usage, "{failure}");
@@ -235,9 +235,9 @@ async fn trees_without_common_files_are_merged() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "1").unwrap();
     }
-    let mut wanted = options();
-    wanted.recursive = true;
-    let ctx = context(wanted);
+    let mut recursive_options = options();
+    recursive_options.recursive = true;
+    let ctx = context(recursive_options);
     let both = [local(top.join("p/a")), local(top.join("q/a"))];
     assert_eq!(
         planned(&ctx, &both, local(top.join("t"))).await.items.len(),

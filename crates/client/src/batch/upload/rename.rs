@@ -25,8 +25,8 @@ impl StorageDestination<'_> {
     ) -> Result<UploadFinish, CopyFailure> {
         let Some(stored) = self.partial_path.clone() else {
             self.set_modification_time(session, modified).await?;
-            let kept = self.verified_partial.take();
-            self.remove_leftover(session, kept).await;
+            let verified_partial = self.verified_partial.take();
+            self.remove_leftover(session, verified_partial).await;
             self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
@@ -51,9 +51,10 @@ impl StorageDestination<'_> {
         }
         // Somebody else removed the partial file or holds the final name. Storing the file again
         // would not help.
-        let gone = refused == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if !can_resend || gone || refused == RefusedRenameStep::NewNameMayExist {
-            self.verified_partial = Some(stored).filter(|_| !gone);
+        let partial_is_gone =
+            refused == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
+        if !can_resend || partial_is_gone || refused == RefusedRenameStep::NewNameMayExist {
+            self.verified_partial = Some(stored).filter(|_| !partial_is_gone);
             return Err(failure);
         }
         self.store_directly(ctx, stored, &failure);
@@ -66,10 +67,10 @@ impl StorageDestination<'_> {
         if failure.transient {
             return failure;
         }
-        if let Some(kept) = &self.verified_partial {
-            let kept = printable(kept);
+        if let Some(verified_partial) = &self.verified_partial {
+            let verified_partial = printable(verified_partial);
             failure.message += &format!(
-                "; the file is complete and verified: it is kept on the server as {kept}, rename it manually"
+                "; the file is complete and verified: it is kept on the server as {verified_partial}, rename it manually"
             );
         }
         if let Some(old_path) = &self.moved_aside {

@@ -21,8 +21,8 @@ pub(super) struct ReceivedRequest {
 
 impl ReceivedRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        let named = self.headers.iter().find(|(field, _)| field == name);
-        named.map(|(_, value)| value.as_str())
+        let field = self.headers.iter().find(|(field, _)| field == name);
+        field.map(|(_, value)| value.as_str())
     }
 
     /// The range that the Range header requests of a file of `size` bytes.
@@ -52,20 +52,20 @@ impl ScriptedHttpServer {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
-        let (seen, script): (_, Arc<ResponseScript>) = (Arc::clone(&asked), Arc::new(script));
+        let request = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
+        let (requests, script): (_, Arc<ResponseScript>) = (Arc::clone(&request), Arc::new(script));
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
-                let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
+                let (requests, script) = (Arc::clone(&requests), Arc::clone(&script));
                 std::thread::spawn(move || {
                     // Errors are ignored: a client may close at any time.
-                    let _ = stream.and_then(|stream| serve(stream, number, &seen, &*script));
+                    let _ = stream.and_then(|stream| serve(stream, number, &requests, &*script));
                 });
             }
         });
         Self {
             address: at,
-            requests: asked,
+            requests: request,
         }
     }
 
@@ -82,7 +82,7 @@ impl ScriptedHttpServer {
 fn serve(
     stream: TcpStream,
     connection: usize,
-    seen: &Mutex<Vec<ReceivedRequest>>,
+    requests: &Mutex<Vec<ReceivedRequest>>,
     script: &ResponseScript,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -93,7 +93,7 @@ fn serve(
             return Ok(());
         }
         let mut words = line.split_ascii_whitespace().map(str::to_owned);
-        let mut asked = ReceivedRequest {
+        let mut request = ReceivedRequest {
             method: words.next().unwrap_or_default(),
             path: words.next().unwrap_or_default(),
             connection,
@@ -106,20 +106,20 @@ fn serve(
                 break;
             };
             let name = name.to_ascii_lowercase();
-            asked.headers.push((name, value.trim().to_owned()));
+            request.headers.push((name, value.trim().to_owned()));
         }
-        if asked.header("expect").is_some() {
+        if request.header("expect").is_some() {
             writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        if let Some(length) = asked.header("content-length") {
+        if let Some(length) = request.header("content-length") {
             let mut body = vec![0; length.parse().unwrap_or(0)];
             reader.read_exact(&mut body)?;
-            asked.body = body;
-        } else if asked.header("transfer-encoding").is_some() {
-            asked.body = read_chunked_body(&mut reader)?;
+            request.body = body;
+        } else if request.header("transfer-encoding").is_some() {
+            request.body = read_chunked_body(&mut reader)?;
         }
-        let answer = script(&asked);
-        seen.lock().unwrap().push(asked);
+        let answer = script(&request);
+        requests.lock().unwrap().push(request);
         if answer.is_empty() {
             return Ok(());
         }
@@ -168,21 +168,21 @@ pub(super) fn head_response(status: &str, fields: &[(&str, &str)], length: usize
 
 /// The response of a well-behaved server for a file.
 pub(super) fn file_response(
-    asked: &ReceivedRequest,
+    request: &ReceivedRequest,
     body: &[u8],
     fields: &[(&str, &str)],
 ) -> Vec<u8> {
     let mut all = vec![("Accept-Ranges", "bytes")];
     all.extend_from_slice(fields);
-    if asked.method == "HEAD" {
+    if request.method == "HEAD" {
         return head_response("200 OK", &all, body.len());
     }
     let size = body.len() as u64;
-    match asked.range(size) {
+    match request.range(size) {
         None => response("200 OK", &all, body),
         Some(range) => {
-            let told = format!("bytes {}-{}/{size}", range.start, range.end - 1);
-            all.push(("Content-Range", &told));
+            let content_range = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+            all.push(("Content-Range", &content_range));
             let part = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
             response("206 Partial Content", &all, &body[part])
         }

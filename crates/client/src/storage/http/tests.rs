@@ -73,7 +73,8 @@ async fn fetched(
 async fn a_file_is_fetched_over_one_or_several_reused_connections() {
     let body = content(9_000_000);
     let served = Arc::clone(&body);
-    let server = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[ETAG]));
+    let server =
+        ScriptedHttpServer::start(move |requests| file_response(requests, &served, &[ETAG]));
     for streams in [1, 4] {
         let mut spec = spec(Some(9_000_000), streams);
         spec.checksum = Some(ChecksumAlgorithm::Crc32c);
@@ -88,8 +89,8 @@ async fn a_file_is_fetched_over_one_or_several_reused_connections() {
         digest.update(&body);
         assert_eq!(attempt.report.checksum, Some(digest.finish()));
     }
-    let asked = server.requests();
-    let gets: Vec<_> = asked.iter().filter(|a| a.method == "GET").collect();
+    let requests = server.requests();
+    let gets: Vec<_> = requests.iter().filter(|a| a.method == "GET").collect();
     assert!(
         gets.iter()
             .all(|get| get.header("accept-encoding") == Some("identity"))
@@ -100,7 +101,7 @@ async fn a_file_is_fetched_over_one_or_several_reused_connections() {
             .iter()
             .all(|get| get.header("if-range") == Some("\"v1\""))
     );
-    let connections = asked.iter().map(|a| a.connection).max().unwrap() + 1;
+    let connections = requests.iter().map(|a| a.connection).max().unwrap() + 1;
     assert!(
         connections <= 5 && gets.len() > 5,
         "{connections} {}",
@@ -112,7 +113,8 @@ async fn a_file_is_fetched_over_one_or_several_reused_connections() {
 async fn only_missing_ranges_are_requested_relative_to_the_part() {
     let body = content(100_000);
     let served = Arc::clone(&body);
-    let server = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[ETAG]));
+    let server =
+        ScriptedHttpServer::start(move |requests| file_response(requests, &served, &[ETAG]));
     let mut spec = spec(Some(50_000), 1);
     spec.part = Some((10_000, 50_000));
     spec.completed_ranges.insert(0, 20_000);
@@ -120,9 +122,9 @@ async fn only_missing_ranges_are_requested_relative_to_the_part() {
     result.unwrap();
     assert!(bytes[20_000..] == body[30_000..60_000]);
     assert_eq!(stored, "20000-50000");
-    let asked = server.requests();
+    let requests = server.requests();
     assert_eq!(
-        asked.last().unwrap().header("range"),
+        requests.last().unwrap().header("range"),
         Some("bytes=30000-59999")
     );
 }
@@ -133,7 +135,7 @@ async fn a_server_without_ranges_is_read_from_the_first_byte() {
     for told in [true, false] {
         let served = Arc::clone(&body);
         let ranges = if told { "none" } else { "bytes" };
-        let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
+        let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
             "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
             _ => response("200 OK", &[ETAG], &served),
         });
@@ -149,9 +151,9 @@ async fn a_server_without_ranges_is_read_from_the_first_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncated_body_is_a_lost_connection_and_its_bytes_are_kept() {
     let body = content(3_000_000);
-    let server = ScriptedHttpServer::start(move |asked| {
-        let mut full = file_response(asked, &body, &[ETAG, ("Connection", "close")]);
-        if asked.method == "GET" {
+    let server = ScriptedHttpServer::start(move |requests| {
+        let mut full = file_response(requests, &body, &[ETAG, ("Connection", "close")]);
+        if requests.method == "GET" {
             full.truncate(1_000_000);
         }
         full
@@ -170,9 +172,9 @@ async fn a_truncated_body_is_a_lost_connection_and_its_bytes_are_kept() {
 async fn failure_of(
     script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
 ) -> CopyFailure {
-    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
+    let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
         "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1000),
-        _ => script(asked),
+        _ => script(requests),
     });
     let mut spec = spec(Some(1000), 1);
     spec.completed_ranges.insert(0, 100);
@@ -245,17 +247,18 @@ async fn statuses_map_to_exit_classes() {
 async fn a_login_is_not_sent_to_the_target_of_a_redirect() {
     let body = content(1000);
     let served = Arc::clone(&body);
-    let other = ScriptedHttpServer::start(move |asked| file_response(asked, &served, &[]));
-    let there = other.url("/real?sig=abc");
+    let other = ScriptedHttpServer::start(move |requests| file_response(requests, &served, &[]));
+    let redirect_target = other.url("/real?sig=abc");
     let server = ScriptedHttpServer::start(move |_| {
-        response("302 Found", &[("Location", &there)], b"moved")
+        response("302 Found", &[("Location", &redirect_target)], b"moved")
     });
     let url = server.url("/f").replace("http://", "http://user:pw@");
     let (result, bytes, _) = fetched(&url, &spec(None, 1)).await;
     result.unwrap();
     assert!(bytes == *body);
-    let login =
-        |asked: Vec<ReceivedRequest>| asked.iter().all(|a| a.header("authorization").is_some());
+    let login = |requests: Vec<ReceivedRequest>| {
+        requests.iter().all(|a| a.header("authorization").is_some())
+    };
     assert!(login(server.requests()));
     assert!(
         other
@@ -281,11 +284,11 @@ async fn redirect_loops_end() {
 async fn facts_come_from_head_or_from_get_of_the_first_byte() {
     let date = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
     let weak = ("ETag", "W/\"x\"");
-    let server = ScriptedHttpServer::start(move |asked| {
-        match (asked.method.as_str(), asked.path.as_str()) {
+    let server = ScriptedHttpServer::start(move |requests| {
+        match (requests.method.as_str(), requests.path.as_str()) {
             ("HEAD", "/signed") => head_response("403 Forbidden", &[], 0),
             ("HEAD", "/weak") => head_response("200 OK", &[weak], 5),
-            _ => file_response(asked, &[1; 1234], &[ETAG, date]),
+            _ => file_response(requests, &[1; 1234], &[ETAG, date]),
         }
     });
     for path in ["/plain", "/signed"] {
@@ -304,7 +307,8 @@ async fn facts_come_from_head_or_from_get_of_the_first_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn checksums_come_from_the_digest_of_the_whole_file() {
     let digest = ("Repr-Digest", "md5=:XUFAKrxLKna5cZ2REBfFkg==:");
-    let server = ScriptedHttpServer::start(move |asked| file_response(asked, b"hello", &[digest]));
+    let server =
+        ScriptedHttpServer::start(move |requests| file_response(requests, b"hello", &[digest]));
     let (mut http, path) = session(&server.url("/f"));
     assert_eq!(
         http.available_checksums(&path).await.unwrap().whole_files,
@@ -344,14 +348,17 @@ async fn a_file_is_put_with_its_length_or_chunked() {
         let (result, control) = stored(&server, &body, size).await;
         assert!(result.unwrap().report.checksum.is_some());
         assert_eq!(control.bytes(), 3_000_000);
-        let asked = server.requests();
+        let requests = server.requests();
         assert_eq!(
-            (asked[0].method.as_str(), asked[0].path.as_str()),
+            (requests[0].method.as_str(), requests[0].path.as_str()),
             ("PUT", "/dir/f")
         );
-        assert!(asked[0].body == *body);
-        assert_eq!(asked[0].header("content-length").is_some(), size.is_some());
-        assert_eq!(asked[0].header("expect"), Some("100-continue"));
+        assert!(requests[0].body == *body);
+        assert_eq!(
+            requests[0].header("content-length").is_some(),
+            size.is_some()
+        );
+        assert_eq!(requests[0].header("expect"), Some("100-continue"));
     }
 }
 
@@ -374,7 +381,7 @@ async fn a_refused_put_is_explained() {
 async fn a_cancelled_fetch_ends_at_once() {
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);
-    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
+    let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
         "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1 << 20),
         _ => {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -392,9 +399,12 @@ async fn a_cancelled_fetch_ends_at_once() {
         }
         stopper.cancel();
     });
-    let mut asked = spec(Some(1 << 20), 1);
-    asked.options.stall = Duration::from_secs(3600);
-    let failure = http.fetch(&path, sink, &asked, &control).await.unwrap_err();
+    let mut requests = spec(Some(1 << 20), 1);
+    requests.options.stall = Duration::from_secs(3600);
+    let failure = http
+        .fetch(&path, sink, &requests, &control)
+        .await
+        .unwrap_err();
     stop.await.unwrap();
     assert!(control.is_cancelled(), "{failure}");
 }
@@ -406,27 +416,27 @@ async fn webdav_lists_creates_renames_and_removes() {
         <status>HTTP/1.1 200 OK</status></propstat></response>\
         <response><href>/d/a%20b</href><propstat><prop><getcontentlength>7</getcontentlength></prop>\
         <status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
-    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
+    let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
         "PROPFIND" => response("207 Multi-Status", &[], listing.as_bytes()),
-        "MKCOL" if asked.path == "/d/" => response("405 Method Not Allowed", &[], b""),
+        "MKCOL" if requests.path == "/d/" => response("405 Method Not Allowed", &[], b""),
         "MKCOL" => response("201 Created", &[], b""),
         "MOVE" | "DELETE" => response("204 No Content", &[], b"").into_iter().collect(),
         _ => head_response("200 OK", &[], 0),
     });
     let (mut http, _) = session(&server.url("/"));
-    let listed = http.list(b"/d").await.unwrap();
-    assert_eq!(listed.len(), 1);
+    let entries = http.list(b"/d").await.unwrap();
+    assert_eq!(entries.len(), 1);
     assert_eq!(
-        (listed[0].entry.name.as_slice(), listed[0].entry.size),
+        (entries[0].entry.name.as_slice(), entries[0].entry.size),
         (&b"a b"[..], Some(7))
     );
     assert_eq!(http.make_dir(b"/new").await, Ok(true));
     http.rename(b"/.part", b"/d/f", None).await.unwrap();
     http.remove(b"/d/f").await.unwrap();
-    let asked = server.requests();
-    assert_eq!(asked[0].header("depth"), Some("1"));
-    assert_eq!(asked[1].path, "/new/");
-    let renamed = &asked[2];
+    let requests = server.requests();
+    assert_eq!(requests[0].header("depth"), Some("1"));
+    assert_eq!(requests[1].path, "/new/");
+    let renamed = &requests[2];
     assert_eq!(
         renamed.header("destination"),
         Some(server.url("/d/f").as_str())

@@ -50,7 +50,7 @@ impl WebDavServer {
     pub(crate) fn start() -> Self {
         let state = Arc::<Mutex<WebDavState>>::default();
         let shared = Arc::clone(&state);
-        let scripted = ScriptedHttpServer::start(move |asked| lock(&shared).reply(asked));
+        let scripted = ScriptedHttpServer::start(move |request| lock(&shared).reply(request));
         Self { scripted, state }
     }
 
@@ -87,8 +87,8 @@ impl WebDavServer {
 
     /// Connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
-        let asked = self.scripted.requests();
-        let numbers: BTreeSet<_> = asked.iter().map(|asked| asked.connection).collect();
+        let request = self.scripted.requests();
+        let numbers: BTreeSet<_> = request.iter().map(|request| request.connection).collect();
         numbers.len()
     }
 
@@ -141,18 +141,18 @@ fn empty_response(status: &str) -> Vec<u8> {
 }
 
 impl WebDavState {
-    fn reply(&mut self, asked: &ReceivedRequest) -> Vec<u8> {
-        let path = decoded_path(&asked.path);
+    fn reply(&mut self, request: &ReceivedRequest) -> Vec<u8> {
+        let path = decoded_path(&request.path);
         let is_directory = self.is_directory(&path);
         let is_there = is_directory || self.files.contains_key(&path);
-        match asked.method.as_str() {
+        match request.method.as_str() {
             "HEAD" | "GET" | "DELETE" | "PROPFIND" | "MOVE" if !is_there => {
                 empty_response("404 Not Found")
             }
-            "HEAD" | "GET" if !is_directory => self.send(asked, &path),
-            "HEAD" | "GET" if asked.path.ends_with('/') => head_response("403 Forbidden", &[], 0),
+            "HEAD" | "GET" if !is_directory => self.send(request, &path),
+            "HEAD" | "GET" if request.path.ends_with('/') => head_response("403 Forbidden", &[], 0),
             "HEAD" | "GET" => {
-                let location = format!("{}/", asked.path);
+                let location = format!("{}/", request.path);
                 head_response("301 Moved Permanently", &[("Location", &location)], 0)
             }
             "MKCOL" | "PUT" if is_directory => empty_response("405 Method Not Allowed"),
@@ -163,7 +163,7 @@ impl WebDavState {
                 empty_response("201 Created")
             }
             "PUT" => {
-                self.store(&path, asked.body.clone());
+                self.store(&path, request.body.clone());
                 empty_response(if is_there {
                     "204 No Content"
                 } else {
@@ -177,8 +177,8 @@ impl WebDavState {
                 self.directories.retain(|other| stays(other));
                 empty_response("204 No Content")
             }
-            "MOVE" => self.rename(asked, &path),
-            "PROPFIND" => self.propfind(asked, &path),
+            "MOVE" => self.rename(request, &path),
+            "PROPFIND" => self.propfind(request, &path),
             _ => empty_response("501 Not Implemented"),
         }
     }
@@ -197,12 +197,12 @@ impl WebDavState {
     }
 
     /// Renames files only; no test moves directories.
-    fn rename(&mut self, asked: &ReceivedRequest, from: &[u8]) -> Vec<u8> {
-        let to = decoded_path(asked.header("destination").unwrap_or_default());
+    fn rename(&mut self, request: &ReceivedRequest, from: &[u8]) -> Vec<u8> {
+        let to = decoded_path(request.header("destination").unwrap_or_default());
         if self.is_directory(&to) || !self.is_directory(parent(&to)) {
             return empty_response("409 Conflict");
         }
-        if asked.header("overwrite") == Some("F") && self.files.contains_key(&to) {
+        if request.header("overwrite") == Some("F") && self.files.contains_key(&to) {
             return empty_response("412 Precondition Failed");
         }
         let Some(stored) = self.files.remove(from) else {
@@ -216,7 +216,7 @@ impl WebDavState {
 
     /// GET and HEAD of one file with conditions and ranges (RFC 9110 sections 13 and 14) and
     /// digests (RFC 9530).
-    fn send(&mut self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
+    fn send(&mut self, request: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let stored = &self.files[path];
         let (bytes, version) = (Arc::clone(&stored.bytes), stored.version);
         let size = bytes.len() as u64;
@@ -231,35 +231,35 @@ impl WebDavState {
         } else {
             &bytes
         });
-        let told;
+        let content_range;
         let mut fields = vec![("Last-Modified", modified.as_str())];
         if !self.omits_digests {
             fields.extend([("ETag", etag.as_str()), ("Repr-Digest", &digest)]);
         }
-        let is = |told: &str| told == modified || (told == etag && !self.omits_digests);
-        let required = ["if-match", "if-unmodified-since"].map(|name| asked.header(name));
-        if required.iter().flatten().any(|told| !is(told)) {
+        let is_current = |value: &str| value == modified || (value == etag && !self.omits_digests);
+        let required = ["if-match", "if-unmodified-since"].map(|name| request.header(name));
+        if required.iter().flatten().any(|value| !is_current(value)) {
             return empty_response("412 Precondition Failed");
         }
         if !self.ignores_ranges {
             fields.push(("Accept-Ranges", "bytes"));
         }
-        if asked.method == "HEAD" {
-            let all = head_response("200 OK", &fields, bytes.len());
+        if request.method == "HEAD" {
+            let response = head_response("200 OK", &fields, bytes.len());
             // Apache sends no length for empty files.
-            let told = String::from_utf8(all).unwrap();
-            return told.replace("Content-Length: 0\r\n", "").into_bytes();
+            let text = String::from_utf8(response).unwrap();
+            return text.replace("Content-Length: 0\r\n", "").into_bytes();
         }
-        let same = asked.header("if-range").is_none_or(is);
+        let same = request.header("if-range").is_none_or(is_current);
         let (mut status, mut body) = ("200 OK", &bytes[..]);
-        if asked.header("range").is_some() && same && !self.ignores_ranges {
-            let Some(range) = asked.range(size).filter(|range| range.start < size) else {
+        if request.header("range").is_some() && same && !self.ignores_ranges {
+            let Some(range) = request.range(size).filter(|range| range.start < size) else {
                 return empty_response("416 Range Not Satisfiable");
             };
             let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
             (status, body) = ("206 Partial Content", &bytes[start..end]);
-            told = format!("bytes {start}-{}/{size}", end - 1);
-            fields.push(("Content-Range", &told));
+            content_range = format!("bytes {start}-{}/{size}", end - 1);
+            fields.push(("Content-Range", &content_range));
         }
         let cut = self
             .cut_after
@@ -270,8 +270,8 @@ impl WebDavState {
             self.cut_after.remove(0);
             fields.push(("Connection", "close"));
             self.sent += cut as u64;
-            let all = response(status, &fields, body);
-            return all[..all.len() - body.len() + cut].to_vec();
+            let response = response(status, &fields, body);
+            return response[..response.len() - body.len() + cut].to_vec();
         }
         self.sent += body.len() as u64;
         let reply = response(status, &fields, body);
@@ -284,16 +284,20 @@ impl WebDavState {
     }
 
     /// PROPFIND (RFC 4918 section 9.1) with depth 0 or 1.
-    fn propfind(&self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
+    fn propfind(&self, request: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let mut text = "<?xml version=\"1.0\"?><D:multistatus xmlns:D=\"DAV:\">".to_owned();
-        let deep = asked.header("depth") == Some("1");
-        let told = |other: &[u8]| other == path || (deep && parent(other) == path);
+        let deep = request.header("depth") == Some("1");
+        let is_listed = |other: &[u8]| other == path || (deep && parent(other) == path);
         let root = [Vec::new()];
-        for directory in root.iter().chain(&self.directories).filter(|d| told(d)) {
+        for directory in root
+            .iter()
+            .chain(&self.directories)
+            .filter(|d| is_listed(d))
+        {
             let kind = "<D:resourcetype><D:collection/></D:resourcetype>";
             push_resource(&mut text, &[directory, &b"/"[..]].concat(), kind);
         }
-        for (file, stored) in self.files.iter().filter(|(file, _)| told(file)) {
+        for (file, stored) in self.files.iter().filter(|(file, _)| is_listed(file)) {
             let facts = format!(
                 "<D:resourcetype/><D:getcontentlength>{}</D:getcontentlength><D:getetag>\"{}\"</D:getetag>",
                 stored.bytes.len(),

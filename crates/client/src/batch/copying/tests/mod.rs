@@ -37,10 +37,10 @@ impl CopyObserver for RecordedWarnings {
 }
 
 async fn copy(from: &str, to: &str, options: &CopyOptions) -> (CopySummary, Vec<String>) {
-    let heard = Arc::new(RecordedWarnings::default());
-    let observer = Arc::clone(&heard) as Arc<dyn CopyObserver>;
+    let warnings_seen = Arc::new(RecordedWarnings::default());
+    let observer = Arc::clone(&warnings_seen) as Arc<dyn CopyObserver>;
     let summary = crate::copy(&[from.to_owned()], to, options, observer).await;
-    let warnings = heard.0.lock().unwrap().clone();
+    let warnings = warnings_seen.0.lock().unwrap().clone();
     (summary, warnings)
 }
 
@@ -101,12 +101,12 @@ async fn a_stalled_side_of_a_relay_ends_when_the_other_side_fails() {
     let (from, to, _) = shelves("silent");
     from.stall_at(2 << 20);
     to.break_after(&[1 << 20]);
-    let begun = std::time::Instant::now();
+    let observer = std::time::Instant::now();
     let (summary, _) = copy("memory://silent.from/f", "memory://silent.to/f", &options()).await;
     assert_eq!(summary.exit, Exit::Unreachable);
-    let told = summary.first_failure.unwrap().message;
-    assert!(told.contains("silent.to"), "{told}");
-    assert!(begun.elapsed() < options().transfer.stall);
+    let message = summary.first_failure.unwrap().message;
+    assert!(message.contains("silent.to"), "{message}");
+    assert!(observer.elapsed() < options().transfer.stall);
 }
 
 #[tokio::test]
@@ -131,11 +131,11 @@ async fn an_interrupted_download_continues_from_the_partial_file() {
     let dir = tempfile::tempdir().unwrap();
     let (from, _, bytes) = shelves("down");
     from.break_after(&[3 << 20, 2 << 20]);
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
     let (summary, _) = copy("memory://down.from/f", &to, &retrying()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     let moved = from.moved();
     assert!(
         moved < LENGTH as u64 + (1 << 20),
@@ -149,9 +149,9 @@ async fn an_interrupted_download_continues_from_the_partial_file() {
 async fn an_interrupted_upload_is_resumed_by_a_later_run() {
     let dir = tempfile::tempdir().unwrap();
     let (_, to, bytes) = shelves("up");
-    let here = dir.path().join("f");
-    std::fs::write(&here, &bytes).unwrap();
-    let from = here.display().to_string();
+    let local_path = dir.path().join("f");
+    std::fs::write(&local_path, &bytes).unwrap();
+    let from = local_path.display().to_string();
     to.break_after(&[5 << 20]);
     let (summary, _) = copy(&from, "memory://up.to/f", &options()).await;
     assert_eq!(summary.exit, Exit::Unreachable);
@@ -175,11 +175,11 @@ async fn an_interrupted_upload_is_resumed_by_a_later_run() {
 async fn a_byte_stored_wrongly_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
     let (_, to, bytes) = shelves("wrong");
-    let here = dir.path().join("f");
-    std::fs::write(&here, &bytes).unwrap();
+    let local_path = dir.path().join("f");
+    std::fs::write(&local_path, &bytes).unwrap();
     for from in [
         "memory://wrong.from/f".to_owned(),
-        here.display().to_string(),
+        local_path.display().to_string(),
     ] {
         to.corrupt_at(4_000_000);
         let (summary, _) = copy(&from, "memory://wrong.to/f", &options()).await;
@@ -192,8 +192,8 @@ async fn a_byte_stored_wrongly_fails_the_verification() {
 async fn a_byte_changed_in_transit_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to, bytes) = shelves("garbled");
-    let here = dir.path().join("f").display().to_string();
-    for destination in ["memory://garbled.to/f", &here] {
+    let local_path = dir.path().join("f").display().to_string();
+    for destination in ["memory://garbled.to/f", &local_path] {
         from.garble_at(4_000_000);
         let (summary, _) = copy("memory://garbled.from/f", destination, &options()).await;
         assert_eq!(summary.exit, Exit::Integrity, "{destination}");
@@ -224,10 +224,10 @@ async fn a_storage_without_capabilities_gets_its_files_with_a_warning() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!(summary.verified, "size");
     assert!(to.get("/f") == Some(bytes));
-    let told = warnings
+    let message = warnings
         .iter()
         .any(|text| text.contains("refuses to rename"));
-    assert!(told, "{warnings:?}");
+    assert!(message, "{warnings:?}");
     let named = CopyOptions {
         verify: VerifyMode::With(proto::checksum::ChecksumAlgorithm::Md5),
         ..options()
@@ -270,23 +270,23 @@ async fn trees_and_patterns_work_with_every_storage() {
 async fn the_started_event_has_the_length_of_the_part() {
     let dir = tempfile::tempdir().unwrap();
     let (from, _, _) = shelves("begun");
-    let here = dir.path().join("here");
-    std::fs::write(&here, from.get("/f").unwrap()).unwrap();
-    let here = here.display().to_string();
-    let there = dir.path().join("there").display().to_string();
+    let local_path = dir.path().join("here");
+    std::fs::write(&local_path, from.get("/f").unwrap()).unwrap();
+    let local_path = local_path.display().to_string();
+    let other_path = dir.path().join("there").display().to_string();
     let part = CopyOptions {
         offset: Some(1000),
         length: Some(50_000),
         ..options()
     };
-    let begun = Arc::new(StartedSizes::default());
-    for from in ["memory://begun.from/f", &here] {
-        for to in ["memory://begun.to/part", &there] {
-            let observer = Arc::clone(&begun) as Arc<dyn CopyObserver>;
+    let observer = Arc::new(StartedSizes::default());
+    for from in ["memory://begun.from/f", &local_path] {
+        for to in ["memory://begun.to/part", &other_path] {
+            let observer = Arc::clone(&observer) as Arc<dyn CopyObserver>;
             crate::copy(&[from.to_owned()], to, &part, observer).await;
         }
     }
-    assert_eq!(*begun.0.lock().unwrap(), [Some(50_000); 4]);
+    assert_eq!(*observer.0.lock().unwrap(), [Some(50_000); 4]);
 }
 
 #[tokio::test]
@@ -298,16 +298,16 @@ async fn parts_are_copied_to_every_kind_of_destination() {
         length: Some(50_000),
         ..options()
     };
-    let here = dir.path().join("part");
+    let local_path = dir.path().join("part");
     for to in [
         "memory://parts.to/part".to_owned(),
-        here.display().to_string(),
+        local_path.display().to_string(),
     ] {
         let (summary, _) = copy("memory://parts.from/f", &to, &part).await;
         assert_eq!(summary.exit, Exit::Done, "{to}: {summary:?}");
     }
     assert!(to.get("/part").as_deref() == Some(&bytes[1000..51_000]));
-    assert!(std::fs::read(&here).unwrap() == bytes[1000..51_000]);
+    assert!(std::fs::read(&local_path).unwrap() == bytes[1000..51_000]);
 }
 
 #[tokio::test]
@@ -317,9 +317,9 @@ async fn a_local_copy_is_resumed_verified_and_keeps_the_modification_time() {
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     std::fs::write(&from, &bytes).unwrap();
     // State left by a killed run: correct bytes, then wrong ones.
-    let mut left = bytes[..6 << 20].to_vec();
-    left[5 << 20..].fill(0);
-    std::fs::write(dir.path().join("to.longhaul-partial"), &left).unwrap();
+    let mut leftover = bytes[..6 << 20].to_vec();
+    leftover[5 << 20..].fill(0);
+    std::fs::write(dir.path().join("to.longhaul-partial"), &leftover).unwrap();
     let resuming = CopyOptions {
         resume: true,
         ..options()

@@ -40,12 +40,12 @@ fn names(dir: &Path) -> Vec<String> {
 async fn several_connections_fetch_one_file_and_its_digest_is_compared() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
     let (summary, warnings) = copy(&server.url("/f"), &to, &with_streams(4, options())).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!((summary.verified.as_str(), warnings.len()), ("sha256", 0));
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     assert_eq!(server.sent(), LENGTH as u64);
     // One of them was opened before, for HEAD.
     assert!(
@@ -66,13 +66,13 @@ async fn an_interrupted_get_continues_without_moving_bytes_twice() {
         let dir = tempfile::tempdir().unwrap();
         let (server, bytes) = server();
         server.break_after(&[900_000, 700_000]);
-        let here = dir.path().join("f");
-        let to = here.display().to_string();
+        let local_path = dir.path().join("f");
+        let to = local_path.display().to_string();
         let options = with_streams(streams, retrying());
         let (summary, _) = copy(&server.url("/f"), &to, &options).await;
         assert_eq!(summary.exit, Exit::Done, "{streams}: {summary:?}");
         assert_eq!(summary.verified, "sha256");
-        assert!(std::fs::read(&here).unwrap() == bytes);
+        assert!(std::fs::read(&local_path).unwrap() == bytes);
         assert_eq!(names(dir.path()), ["f"]);
         // With several streams, each break loses the rest of the ranges that were requested.
         let most = LENGTH as u64 + LOST + if streams > 1 { 6 << 20 } else { 0 };
@@ -86,18 +86,18 @@ async fn a_later_run_resumes_from_the_partial_file() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
     server.break_after(&[5 << 20]);
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
     let resuming = CopyOptions {
         resume: true,
         ..with_streams(1, options())
     };
     let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
     assert_eq!(summary.exit, Exit::Unreachable);
-    assert!(!here.exists());
+    assert!(!local_path.exists());
     let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     assert!(server.sent() < LENGTH as u64 + LOST, "{}", server.sent());
     let before = server.sent();
     let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
@@ -133,12 +133,12 @@ async fn a_server_that_ignores_ranges_sends_the_whole_file_once_more() {
     let (server, bytes) = server();
     server.ignore_ranges();
     server.break_after(&[6 << 20]);
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
     let (summary, _) = copy(&server.url("/f"), &to, &with_streams(4, retrying())).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!(summary.verified, "sha256");
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     assert!(summary.bytes < LENGTH as u64 + LOST, "{}", summary.bytes);
 }
 
@@ -180,12 +180,12 @@ async fn a_wrong_digest_at_either_end_fails() {
     let shelf = MemoryStore::named("web.lies");
     shelf.put("/f", &bytes, 1_000_000_000);
     let dir = tempfile::tempdir().unwrap();
-    let here = dir.path().join("f");
-    std::fs::write(&here, &bytes).unwrap();
+    let local_path = dir.path().join("f");
+    std::fs::write(&local_path, &bytes).unwrap();
     for (from, to) in [
         (server.url("/f"), "memory://web.lies/g".to_owned()),
         ("memory://web.lies/f".to_owned(), server.url("/g")),
-        (here.display().to_string(), server.url("/g")),
+        (local_path.display().to_string(), server.url("/g")),
     ] {
         let (summary, _) = copy(&from, &to, &options()).await;
         assert_eq!(summary.exit, Exit::Integrity, "{from}: {summary:?}");
