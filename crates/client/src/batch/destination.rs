@@ -50,9 +50,9 @@ impl<'a> CopyDestination<'a> {
     }
 
     /// Whether all bytes are at the destination already.
-    pub(super) fn is_whole(&self, span: CopyRange) -> bool {
-        let have = self.safe_ranges();
-        !have.is_empty() && span.size.is_some_and(|size| have.contains(0, size))
+    pub(super) fn is_whole(&self, range: CopyRange) -> bool {
+        let safe = self.safe_ranges();
+        !safe.is_empty() && range.size.is_some_and(|size| safe.contains(0, size))
     }
 
     /// Whether bytes can be written at any offset.
@@ -99,12 +99,12 @@ impl<'a> CopyDestination<'a> {
             Self::Storage(upload) => {
                 let existing = upload.file_in_place(ctx, size, to).await?;
                 let path = upload.path();
-                let end = ChecksumEndpoint::Named {
+                let endpoint = ChecksumEndpoint::Named {
                     storage: to,
                     path,
                     origin,
                 };
-                Ok(existing.map(|facts| (facts, end)))
+                Ok(existing.map(|facts| (facts, endpoint)))
             }
         }
     }
@@ -149,13 +149,13 @@ impl<'a> CopyDestination<'a> {
     ) {
         match self {
             Self::Local(download) => {
-                let state = download.stored_ranges_during(control);
-                (download.state.journal.as_mut(), Box::new(state))
+                let stored_ranges = download.stored_ranges_during(control);
+                (download.state.journal.as_mut(), Box::new(stored_ranges))
             }
             Self::Storage(upload) => {
                 let safe = upload.safe_ranges();
-                let state = move || StoredRanges::safe_only(safe());
-                (upload.state.journal.as_mut(), Box::new(state))
+                let stored_ranges = move || StoredRanges::safe_only(safe());
+                (upload.state.journal.as_mut(), Box::new(stored_ranges))
             }
         }
     }
@@ -182,8 +182,8 @@ impl<'a> CopyDestination<'a> {
                     let message = "what was written cannot be read again";
                     CopyFailure::new(Exit::Local, message)
                 };
-                let sum = download.checksum(algorithm).await?;
-                Ok(sum.ok_or_else(unreadable))
+                let checksum = download.checksum(algorithm).await?;
+                Ok(checksum.ok_or_else(unreadable))
             }
             Self::Storage(upload) => {
                 let path = upload.store_path();
@@ -239,14 +239,14 @@ impl<'a> CopyDestination<'a> {
         ctx: &BatchContext,
         to: &mut dyn Storage,
         modified: Option<Timestamp>,
-        again: bool,
+        can_resend: bool,
     ) -> Result<UploadFinish, CopyFailure> {
         match self {
             Self::Local(download) => {
                 download.finish(modified).await?;
                 Ok(UploadFinish::InPlace)
             }
-            Self::Storage(upload) => upload.finish(ctx, to, modified, again).await,
+            Self::Storage(upload) => upload.finish(ctx, to, modified, can_resend).await,
         }
     }
 

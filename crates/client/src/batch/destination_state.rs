@@ -84,8 +84,8 @@ impl DestinationState {
     /// Discards resumed ranges, or once the unconfirmed ones. Returns `false` when there were none.
     pub(super) fn discard_resumed(&mut self) -> bool {
         let resumed = std::mem::take(&mut self.resumed);
-        let disputed = std::mem::take(&mut self.unconfirmed) && !self.started_over;
-        if !resumed && !disputed {
+        let unconfirmed = std::mem::take(&mut self.unconfirmed) && !self.started_over;
+        if !resumed && !unconfirmed {
             return false;
         }
         self.started_over = true;

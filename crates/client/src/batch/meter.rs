@@ -94,7 +94,7 @@ impl SafeByteCount {
     /// before the end, so bytes that its kernel acknowledged count as safe. A running server stores
     /// them whatever happens at this end.
     pub(crate) fn acknowledged(control: &Arc<TransferControl>, before: u64) -> Self {
-        let (control, most) = (Arc::clone(control), AtomicU64::new(0));
+        let (control, max_acknowledged) = (Arc::clone(control), AtomicU64::new(0));
         Self::from_fn(move || {
             let streams = control.sample_streams();
             // The kernel counts the SYN of the connection as one acknowledged byte (RFC 9293
@@ -102,7 +102,7 @@ impl SafeByteCount {
             let payload = streams.iter().map(|s| s.info.bytes_acked.saturating_sub(1));
             let now = payload.sum::<u64>().min(control.bytes());
             // Closed connections are missing from the sample, so the count must not decrease.
-            before + most.fetch_max(now, Ordering::Relaxed).max(now)
+            before + max_acknowledged.fetch_max(now, Ordering::Relaxed).max(now)
         })
     }
 

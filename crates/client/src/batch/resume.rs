@@ -70,7 +70,7 @@ pub(super) async fn usable_ranges(
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
     // A checksum of bytes in the server's page cache proves nothing about its disk.
     let end = end.filter(|_| !claim.server_refused);
-    let loaded = match safe_ranges_agree(&claim, algorithm, source, destination).await {
+    let kept = match safe_ranges_agree(&claim, algorithm, source, destination).await {
         Ok(true) => {
             let safe = prove_unsynced_ranges(claim, algorithm, source, destination).await?;
             return prove_blocks(safe, end.unwrap_or(0), algorithm, source, destination).await;
@@ -84,11 +84,11 @@ pub(super) async fn usable_ranges(
         Err(failure) if failure.transient => return Err(failure),
         Err(failure) => return Ok(warn_starting_over(ctx, leftover, &failure.message)),
     };
-    if loaded.is_empty() {
+    if kept.is_empty() {
         let reason = "its checksum differs from the source's";
         return Ok(warn_starting_over(ctx, leftover, reason));
     }
-    Ok(loaded)
+    Ok(kept)
 }
 
 /// Whether the claimed ranges have the source's checksums: at the ends of the ranges if a journal
@@ -184,7 +184,7 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
             } else {
                 loaded.ranges.safe
             };
-            let (safe, unproved) = if loaded.rebooted {
+            let (safe, unproved_ranges) = if loaded.rebooted {
                 let synced = loaded.ranges.synced;
                 // After a reboot the page cache is gone: only synced bytes are known to exist.
                 let unsynced = subtract(&safe_now, &synced, leftover.length.min(size));
@@ -197,7 +197,7 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
             }
             Ok(ClaimedRanges {
                 safe,
-                unsynced: unproved,
+                unsynced: unproved_ranges,
                 from_server: loaded.location == JournalLocation::Server,
                 server_lost: loaded.server_lost,
                 server_refused: loaded.server_refused,
@@ -218,11 +218,11 @@ fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'sta
 
 /// The bytes below `end` that are in `set` and not in `excluded`.
 fn subtract(set: &RangeSet, excluded: &RangeSet, end: u64) -> RangeSet {
-    let mut unsynced = RangeSet::new();
+    let mut difference = RangeSet::new();
     for range in set.iter() {
-        unsynced.extend(&excluded.gaps(range.start, range.end.min(end)));
+        difference.extend(&excluded.gaps(range.start, range.end.min(end)));
     }
-    unsynced
+    difference
 }
 
 /// With `--resume`: a destination that has its final name and the source's size, from a run that

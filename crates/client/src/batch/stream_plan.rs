@@ -263,7 +263,7 @@ fn chunking_unavailable_warning(
 /// Parameters of one attempt. The caller adds the checksums.
 pub(super) fn new_transfer_spec(
     ctx: &BatchContext,
-    span: CopyRange,
+    range: CopyRange,
     completed: &RangeSet,
     plan: StreamPlan,
 ) -> TransferSpec {
@@ -276,8 +276,8 @@ pub(super) fn new_transfer_spec(
         transfer.congestion = CongestionChoice::System;
     }
     TransferSpec {
-        size: span.size,
-        part: span.part,
+        size: range.size,
+        part: range.part,
         destination_offset: None,
         chunks: plan.chunks,
         completed_ranges: completed.clone(),
@@ -444,7 +444,7 @@ mod tests {
         );
     }
 
-    fn span(offset: Option<u64>, length: Option<u64>) -> Result<CopyRange, CopyFailure> {
+    fn range(offset: Option<u64>, length: Option<u64>) -> Result<CopyRange, CopyFailure> {
         let facts = SourceFacts {
             size: Some(100),
             modified: None,
@@ -454,22 +454,22 @@ mod tests {
 
     #[test]
     fn parts_inside_the_file_are_accepted() {
-        let whole = span(None, None).unwrap();
+        let whole = range(None, None).unwrap();
         assert_eq!(
             (whole.part, whole.size, whole.origin()),
             (None, Some(100), 0)
         );
-        assert_eq!(span(Some(40), None).unwrap().part, Some((40, 60)));
-        assert_eq!(span(None, Some(7)).unwrap().part, Some((0, 7)));
-        assert_eq!(span(Some(100), None).unwrap().size, Some(0));
+        assert_eq!(range(Some(40), None).unwrap().part, Some((40, 60)));
+        assert_eq!(range(None, Some(7)).unwrap().part, Some((0, 7)));
+        assert_eq!(range(Some(100), None).unwrap().size, Some(0));
     }
 
     #[test]
     fn parts_beyond_the_end_are_refused() {
         for (offset, length) in [(Some(101), None), (Some(90), Some(11)), (None, Some(101))] {
-            assert_eq!(span(offset, length).unwrap_err().exit, Exit::Usage);
+            assert_eq!(range(offset, length).unwrap_err().exit, Exit::Usage);
         }
-        assert!(span(Some(u64::MAX), Some(u64::MAX)).is_err());
+        assert!(range(Some(u64::MAX), Some(u64::MAX)).is_err());
         let unknown = CopyRange::from_options(Some(0), None, SourceFacts::default(), "f");
         assert!(unknown.unwrap_err().message.contains("size"));
     }

@@ -50,9 +50,9 @@ pub(super) struct BatchSample {
 
 impl BatchTotals {
     /// Empty totals, with the requested buffer policy.
-    pub(super) fn new(wanted: SocketBuffers) -> Self {
+    pub(super) fn new(requested: SocketBuffers) -> Self {
         Self {
-            requested_buffers: wanted,
+            requested_buffers: requested,
             ..Self::default()
         }
     }
@@ -81,9 +81,9 @@ impl BatchTotals {
                 self.evidence.add_transfer(&evidence);
                 evidence.elapsed
             }
-            MeasurementSource::ThirdParty(between) => {
-                self.evidence.add_third_party(&between);
-                between.elapsed
+            MeasurementSource::ThirdParty(stats) => {
+                self.evidence.add_third_party(&stats);
+                stats.elapsed
             }
         };
         self.evidence.add_remarks(measured.remarks, elapsed);
@@ -145,7 +145,7 @@ impl BatchTotals {
         // `elapsed`.
         let shared = self
             .evidence
-            .evidence
+            .own_evidence
             .elapsed
             .max(elapsed)
             .as_nanos()
@@ -157,7 +157,7 @@ impl BatchTotals {
     /// The summary of a batch that took `elapsed`.
     pub(super) fn summary(&self, elapsed: Duration) -> CopySummary {
         let seconds = elapsed.as_secs_f64();
-        let evidence = &self.evidence.evidence;
+        let evidence = &self.evidence.own_evidence;
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
         let finding = self
             .evidence

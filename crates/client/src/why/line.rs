@@ -9,7 +9,7 @@ use super::{BatchEvidence, LimiterFinding, ThirdPartyStats};
 impl BatchEvidence {
     /// Goodput, streams, limiter, and what would remove the limit.
     pub(crate) fn why_line(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
-        let mut line = match (self.evidence.role, self.third_party) {
+        let mut line = match (self.own_evidence.role, self.third_party) {
             (None, Some(stats)) => self.describe_third_party(&stats, goodput_bps, finding),
             _ => self.describe_own_transfers(goodput_bps, finding),
         };
@@ -36,7 +36,7 @@ impl BatchEvidence {
 
     fn describe_own_transfers(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = show::rate(goodput_bps);
-        let max_streams = self.evidence.peak_streams;
+        let max_streams = self.own_evidence.peak_streams;
         if max_streams > 0 {
             line.push_str(&format!(" over {}", count_streams(max_streams)));
         }
@@ -49,18 +49,18 @@ impl BatchEvidence {
             LimiterFinding::BetweenServers => (finding.name(), "no reason was reported".to_owned()),
         };
         line.push_str(&format!("; limited by: {name} ({explanation})"));
-        if !self.evidence.min_rtt.is_zero() {
-            let rtt = show::time(self.evidence.min_rtt);
+        if !self.own_evidence.min_rtt.is_zero() {
+            let rtt = show::time(self.own_evidence.min_rtt);
             line.push_str(&format!("; round trip {rtt}"));
         }
-        if self.evidence.buffer_bytes > 0 {
-            let mib = self.evidence.buffer_bytes as f64 / f64::from(1 << 20);
+        if self.own_evidence.buffer_bytes > 0 {
+            let mib = self.own_evidence.buffer_bytes as f64 / f64::from(1 << 20);
             line.push_str(&format!(", buffers up to {mib:.1} MiB"));
         }
-        if self.evidence.retransmits > 0 {
+        if self.own_evidence.retransmits > 0 {
             line.push_str(&format!(
                 ", {} segments retransmitted",
-                self.evidence.retransmits
+                self.own_evidence.retransmits
             ));
         }
         line

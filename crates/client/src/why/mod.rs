@@ -21,7 +21,7 @@ use senders::SenderVerdicts;
 pub(crate) struct BatchEvidence {
     /// Evidence from this end, added up. It has no role if all transfers were third-party
     /// transfers.
-    pub(crate) evidence: Evidence,
+    pub(crate) own_evidence: Evidence,
     /// Third-party transfers, added up.
     third_party: Option<ThirdPartyStats>,
     /// Reports of the sending ends.
@@ -91,7 +91,7 @@ impl BatchEvidence {
 
     /// Adds one transfer of this end.
     pub(crate) fn add_transfer(&mut self, transfer: &Evidence) {
-        self.evidence.add_transfer(transfer);
+        self.own_evidence.add_transfer(transfer);
         if let (Some(Role::Sender), Some(name)) = (transfer.role, &transfer.congestion_control) {
             self.senders.set_congestion(name.clone());
         }
@@ -100,7 +100,7 @@ impl BatchEvidence {
     /// Limiter of the transfers. `rate` is the rate limit of one transfer, bytes per second.
     pub(crate) fn limiter_finding(&self, rate: Option<u64>) -> LimiterFinding {
         let reported = self.senders.limiter();
-        let Some(role) = self.evidence.role else {
+        let Some(role) = self.own_evidence.role else {
             return match (reported, self.third_party) {
                 (Some(limiter), _) => LimiterFinding::Reported(limiter),
                 (None, Some(_)) => LimiterFinding::BetweenServers,
@@ -111,7 +111,7 @@ impl BatchEvidence {
             rate_limit: rate,
             // The batch's rate limit is known here only; the transfers' own evidence does not
             // include it.
-            ..self.evidence.clone()
+            ..self.own_evidence.clone()
         });
         match reported {
             Some(reported) if !own_figures_explain_more(role, own.limiter, reported) => {

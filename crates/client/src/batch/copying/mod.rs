@@ -243,11 +243,11 @@ impl<'a> FileCopy<'a> {
                 .await;
             let label = state.destination.after_verification(verified).await?;
             self.check_source(state, sessions, check).await?;
-            let (modified, again) = (state.facts.modified, !self.pipe_consumed);
+            let (modified, can_resend) = (state.facts.modified, !self.pipe_consumed);
             let to = &mut *sessions.to;
             let finish = state
                 .destination
-                .finish(self.ctx, to, modified, again)
+                .finish(self.ctx, to, modified, can_resend)
                 .await?;
             if finish == UploadFinish::InPlace {
                 return Ok(FileOutcome::done(

@@ -18,46 +18,46 @@ use crate::{CopyFailure, Exit};
 /// Refuses a plan with a conflict. The message names both files.
 pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
-    let mut places = PathKeyTable::default();
+    let mut path_keys = PathKeyTable::default();
     let mut destinations_written: HashMap<PathKey, usize> = HashMap::new();
     for (n, item) in items.iter().enumerate() {
-        let Some(key) = places.key_of(&item.destination) else {
+        let Some(key) = path_keys.key_of(&item.destination) else {
             continue;
         };
-        if let Some(other) = destinations_written.insert(key, n) {
-            return Err(same_destination_failure(&items[other], item));
+        if let Some(second) = destinations_written.insert(key, n) {
+            return Err(same_destination_failure(&items[second], item));
         }
     }
     for directory in &plan.directories {
-        let key = places.key_of(directory);
+        let key = path_keys.key_of(directory);
         if let Some(n) = key.and_then(|key| destinations_written.get(&key)) {
             return Err(directory_and_file_failure(directory, &items[*n]));
         }
     }
-    let sources_read = sources_beside_destinations(&mut places, items);
+    let sources_read = sources_beside_destinations(&mut path_keys, items);
     for (n, item) in items.iter().enumerate() {
-        let Some(key) = places.key_of(&item.destination) else {
+        let Some(key) = path_keys.key_of(&item.destination) else {
             continue;
         };
-        if let Some(other) = sources_read.get(&key).filter(|other| **other != n) {
-            return Err(overwritten_source_failure(item, &items[*other]));
+        if let Some(second) = sources_read.get(&key).filter(|second| **second != n) {
+            return Err(overwritten_source_failure(item, &items[*second]));
         }
         // Names beside a destination are taken too: its partial file, its journal, and the
         // journal's temporary file.
         for name in companion_names(&key.name) {
             let companion = PathKey { name, ..key };
-            if let Some(other) = destinations_written.get(&companion) {
-                let other = &items[*other];
-                let (to, from) = (other.destination.display(), other.source.display());
+            if let Some(second) = destinations_written.get(&companion) {
+                let second = &items[*second];
+                let (to, from) = (second.destination.display(), second.source.display());
                 return Err(partial_name_taken_failure(
                     item,
                     &format!("{to} (the copy of {from})"),
                 ));
             }
-            if let Some(other) = sources_read.get(&companion) {
+            if let Some(second) = sources_read.get(&companion) {
                 return Err(partial_name_taken_failure(
                     item,
-                    &items[*other].source.display(),
+                    &items[*second].source.display(),
                 ));
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
 /// The sources that are on the same machine as their destinations, so that one copy could overwrite
 /// another's source.
 fn sources_beside_destinations(
-    places: &mut PathKeyTable,
+    path_keys: &mut PathKeyTable,
     items: &[PlannedFile],
 ) -> HashMap<PathKey, usize> {
     let mut sources_read = HashMap::new();
@@ -81,7 +81,7 @@ fn sources_beside_destinations(
             }
             _ => false,
         };
-        if same_machine && let Some(key) = places.key_of(&item.source) {
+        if same_machine && let Some(key) = path_keys.key_of(&item.source) {
             sources_read.insert(key, n);
         }
     }
@@ -92,12 +92,12 @@ fn usage_failure(message: String) -> CopyFailure {
     CopyFailure::new(Exit::Usage, message)
 }
 
-fn same_destination_failure(one: &PlannedFile, other: &PlannedFile) -> CopyFailure {
+fn same_destination_failure(first: &PlannedFile, second: &PlannedFile) -> CopyFailure {
     usage_failure(format!(
         "{} and {} would both become {}: copy them to different directories; nothing was copied",
-        one.source.display(),
-        other.source.display(),
-        other.destination.display()
+        first.source.display(),
+        second.source.display(),
+        second.destination.display()
     ))
 }
 
@@ -110,20 +110,20 @@ fn directory_and_file_failure(directory: &Location, item: &PlannedFile) -> CopyF
     ))
 }
 
-fn overwritten_source_failure(item: &PlannedFile, other: &PlannedFile) -> CopyFailure {
+fn overwritten_source_failure(item: &PlannedFile, second: &PlannedFile) -> CopyFailure {
     usage_failure(format!(
         "the copy of {} would replace {}, which is itself a source: copy them one at a time; \
          nothing was copied",
         item.source.display(),
-        other.source.display()
+        second.source.display()
     ))
 }
 
-/// `taken` is a name that the copy of `file` needs for its partial file or journal.
+/// `taken` is a name that the copy of `item` needs for its partial file or journal.
 fn partial_name_taken_failure(item: &PlannedFile, taken: &str) -> CopyFailure {
     usage_failure(format!(
         "{taken} is the name under which the copy of {} is kept until it is complete: copy them one at a \
-         time, or remove it if it is left of an earlier copy; nothing was copied",
+         time, or remove it if it is left from an earlier copy; nothing was copied",
         item.source.display()
     ))
 }

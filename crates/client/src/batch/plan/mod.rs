@@ -88,8 +88,8 @@ pub(crate) async fn make_plan(
         for source in sources {
             match expand_source(ctx, source).await {
                 Ok(expanded) => {
-                    for one in expanded {
-                        plan.add_source(one, source, &mut found);
+                    for source_found in expanded {
+                        plan.add_source(source_found, source, &mut found);
                     }
                 }
                 Err(failure) => plan.failed.push((source.display(), failure)),
@@ -106,8 +106,8 @@ pub(crate) async fn make_plan(
     if let PlannedDestination::Directory { at, make: true } = &destination {
         plan.directories.push(at.clone());
     }
-    for one in found {
-        plan.plan_source(ctx, one, &destination).await;
+    for source_found in found {
+        plan.plan_source(ctx, source_found, &destination).await;
         ctx.observer.on_event(CopyEvent::Planned {
             files: plan.items.len() as u64,
             bytes: plan.items.iter().filter_map(|i| i.facts.size).sum(),
@@ -169,14 +169,23 @@ const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
 
 impl CopyPlan {
     /// Adds what `source` stands for. Skips duplicates, and unfinished files unless they are named.
-    fn add_source(&mut self, one: FoundSource, source: &Location, found: &mut Vec<FoundSource>) {
-        let unfinished = last_component(&one.location).is_some_and(|name| is_unfinished(&name));
-        if unfinished && one.location != *source {
-            self.skip(&one.location, UNFINISHED);
-        } else if found.iter().any(|other| other.location == one.location) {
-            self.skip(&one.location, "named twice");
+    fn add_source(
+        &mut self,
+        source_found: FoundSource,
+        source: &Location,
+        found: &mut Vec<FoundSource>,
+    ) {
+        let unfinished =
+            last_component(&source_found.location).is_some_and(|name| is_unfinished(&name));
+        if unfinished && source_found.location != *source {
+            self.skip(&source_found.location, UNFINISHED);
+        } else if found
+            .iter()
+            .any(|other| other.location == source_found.location)
+        {
+            self.skip(&source_found.location, "named twice");
         } else {
-            found.push(one);
+            found.push(source_found);
         }
     }
 

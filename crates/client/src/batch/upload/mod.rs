@@ -118,17 +118,17 @@ impl<'a> StorageDestination<'a> {
 
     /// A function that returns the ranges that are safe now.
     pub(super) fn safe_ranges(&self) -> impl Fn() -> RangeSet + Clone + Send + Sync + use<> {
-        let (have, reported) = (self.state.safe.clone(), Arc::clone(&self.stored_ranges));
+        let (completed, reported) = (self.state.safe.clone(), Arc::clone(&self.stored_ranges));
         move || {
-            let mut safe = have.clone();
+            let mut safe = completed.clone();
             safe.extend(&reported.lock().unwrap_or_else(PoisonError::into_inner));
             safe
         }
     }
 
     /// Sets whether the next attempt can continue after the bytes of the last one, from any byte.
-    pub(super) fn set_can_resume(&mut self, goes_on: bool) {
-        self.can_resume = goes_on;
+    pub(super) fn set_can_resume(&mut self, can_resume: bool) {
+        self.can_resume = can_resume;
     }
 
     /// Begins an attempt. `local`: its bytes pass through this machine.
@@ -144,7 +144,7 @@ impl<'a> StorageDestination<'a> {
         match session.available_checksums(&self.store_path()).await {
             // The file does not exist yet.
             Err(missing) if missing.exit == Exit::NotFound => Ok(AvailableChecksums::default()),
-            sums => sums,
+            checksums => checksums,
         }
     }
 
