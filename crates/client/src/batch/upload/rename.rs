@@ -38,12 +38,15 @@ impl StorageDestination<'_> {
         };
         let RenameFailure {
             failure,
-            refused_step: refused,
+            refused_step,
         } = refusal;
         if failure.transient {
             return Err(failure);
         }
-        if can_resend && refused != RefusedRenameStep::RnfrRefused && is_name_too_long(&failure) {
+        if can_resend
+            && refused_step != RefusedRenameStep::RnfrRefused
+            && is_name_too_long(&failure)
+        {
             // The file system cannot hold this name, so the copy can never succeed. The source
             // still has the data: it existed and was unchanged a moment ago.
             self.remove_leftover(session, Some(stored)).await;
@@ -52,8 +55,8 @@ impl StorageDestination<'_> {
         // Somebody else removed the partial file or holds the final name. Storing the file again
         // would not help.
         let partial_is_gone =
-            refused == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if !can_resend || partial_is_gone || refused == RefusedRenameStep::NewNameMayExist {
+            refused_step == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
+        if !can_resend || partial_is_gone || refused_step == RefusedRenameStep::NewNameMayExist {
             self.verified_partial = Some(stored).filter(|_| !partial_is_gone);
             return Err(failure);
         }

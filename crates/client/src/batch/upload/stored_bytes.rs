@@ -41,8 +41,8 @@ impl StorageDestination<'_> {
         let size = identity.copy_length();
         let journal = upload_journal_path(&identity.source, &identity.destination);
         let mut partial_length = None;
-        let safe_before = journal.as_deref().and_then(journal::load);
-        self.server_refused |= resumes && safe_before.is_some_and(|found| found.server_refused);
+        let earlier = journal.as_deref().and_then(journal::load);
+        self.server_refused |= resumes && earlier.is_some_and(|loaded| loaded.server_refused);
         if resumes {
             partial_length = self.partial_length(session).await?;
             self.state.safe = self
@@ -88,7 +88,7 @@ impl StorageDestination<'_> {
         size: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let large = size.is_none_or(|size| size >= MIN_RESUMABLE);
-        let Some(aside) = self
+        let Some(partial_path) = self
             .partial_path
             .as_ref()
             .filter(|_| large && self.in_order)
@@ -98,7 +98,7 @@ impl StorageDestination<'_> {
         if !self.available_checksums(session).await?.ranges.is_empty() {
             return Ok(());
         }
-        match session.remove(aside).await {
+        match session.remove(partial_path).await {
             Err(failure) if failure.transient => Err(failure),
             // Usually there is no such file.
             _ => Ok(()),
@@ -245,7 +245,7 @@ impl StorageDestination<'_> {
 
     /// Length of the partial file, if it exists and is not empty.
     async fn partial_length(&self, session: &mut dyn Storage) -> Result<Option<u64>, CopyFailure> {
-        let length_now = remote_file_facts(session, &self.store_path()).await?;
-        Ok(length_now.and_then(|facts| facts.size).filter(|n| *n > 0))
+        let facts = remote_file_facts(session, &self.store_path()).await?;
+        Ok(facts.and_then(|facts| facts.size).filter(|n| *n > 0))
     }
 }

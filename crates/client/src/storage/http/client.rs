@@ -151,13 +151,18 @@ pub(super) struct HttpClient {
 }
 
 impl HttpClient {
+    /// A client for one server.
+    ///
     /// # Errors
     /// `Local`: no descriptor is left.
-    pub(super) fn new(home: &HttpOrigin, settings: &TransferSettings) -> Result<Self, CopyFailure> {
+    pub(super) fn new(
+        origin: &HttpOrigin,
+        settings: &TransferSettings,
+    ) -> Result<Self, CopyFailure> {
         let dialer = Dialer::new(settings);
         let dialer = dialer.map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         Ok(Self {
-            origin: home.clone(),
+            origin: origin.clone(),
             dialer,
             agents: [None, None],
         })
@@ -166,15 +171,16 @@ impl HttpClient {
     /// Sends a request and follows redirects. Any status that is not a redirect is returned. A
     /// request with a body is not sent a second time.
     ///
-    /// By class. Transient if a connection was lost.
+    /// # Errors
+    /// Failures by class. Transient if a connection was lost.
     pub(super) fn send(
         &mut self,
         request: &HttpRequest<'_>,
-        mut payload: HttpRequestBody<'_>,
+        mut body_source: HttpRequestBody<'_>,
     ) -> Result<HttpResponse, CopyFailure> {
         let mut target = request.url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let result = match &mut payload {
+            let result = match &mut body_source {
                 HttpRequestBody::Empty => self.send_once(request, &target, ()),
                 HttpRequestBody::Text(text) => self.send_once(request, &target, *text),
                 HttpRequestBody::Bytes(bytes) => {
@@ -192,7 +198,7 @@ impl HttpClient {
             let Some(location) = reply.header("location").filter(|_| is_redirect) else {
                 return Ok(reply);
             };
-            if !matches!(payload, HttpRequestBody::Empty) {
+            if !matches!(body_source, HttpRequestBody::Empty) {
                 let message = format!(
                     "cannot {}: the server redirects the request; write to the new URL directly (HTTP {status})",
                     request.action

@@ -7,14 +7,14 @@ use super::client::HttpResponse;
 use crate::{CopyFailure, Exit};
 
 /// The failure for a status. `action`: `read http://host/f`.
-pub(super) fn status_failure(action: &str, reply: &HttpResponse) -> CopyFailure {
-    let status = reply.status();
+pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailure {
+    let status = response.status();
     let permanent = |exit, reason: &str| {
         let message = format!("cannot {action}: {reason} (HTTP {status})");
         CopyFailure::new(exit, message)
     };
     let transient = |reason: &str| {
-        let after = reply
+        let after = response
             .header("retry-after")
             .filter(|after| is_printable(after));
         let after = after.map_or_else(String::new, |after| {

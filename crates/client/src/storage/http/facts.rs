@@ -27,34 +27,35 @@ pub(super) struct HttpFileFacts {
 
 impl HttpFileFacts {
     /// From a response to HEAD, or to GET of the first byte.
-    pub(super) fn from_response(reply: &HttpResponse) -> Self {
-        let partial = reply.status() == 206;
-        let content_range = reply.header("content-range").and_then(ContentRange::parse);
+    pub(super) fn from_response(response: &HttpResponse) -> Self {
+        let partial = response.status() == 206;
+        let content_range = response
+            .header("content-range")
+            .and_then(ContentRange::parse);
         // Content-Length of a 206 is the length of the range, not of the file.
         let size = match partial {
             true => content_range.and_then(|content_range| content_range.complete_length),
-            false => reply.header("content-length").and_then(parse_number),
+            false => response.header("content-length").and_then(parse_number),
         };
-        let accepts = reply.header("accept-ranges");
-        let text = |name: &str| reply.header(name).map(str::to_owned);
+        let accepts = response.header("accept-ranges");
+        let text = |name: &str| response.header(name).map(str::to_owned);
         Self {
-            url: reply.url.clone(),
+            url: response.url.clone(),
             size,
             // A weak tag does not guarantee equal bytes (RFC 9110 section 8.8.3).
             etag: text("etag").filter(|etag| is_strong_etag(etag)),
-            modified: text("last-modified")
-                .filter(|content_range| date::parse(content_range).is_some()),
+            modified: text("last-modified").filter(|value| date::parse(value).is_some()),
             accepts_ranges: partial || accepts.is_some_and(|how| how.eq_ignore_ascii_case("bytes")),
-            checksums: digest::checksums_from_fields(reply.headers(), partial),
+            checksums: digest::checksums_from_fields(response.headers(), partial),
         }
     }
 
     /// Whether a response describes the same bytes, as far as it says.
-    pub(super) fn matches(&self, reply: &HttpResponse) -> bool {
-        match (&self.etag, reply.header("etag")) {
-            (Some(known), Some(content_range)) => known == content_range,
-            _ => match (&self.modified, reply.header("last-modified")) {
-                (Some(known), Some(content_range)) => known == content_range,
+    pub(super) fn matches(&self, response: &HttpResponse) -> bool {
+        match (&self.etag, response.header("etag")) {
+            (Some(known), Some(value)) => known == value,
+            _ => match (&self.modified, response.header("last-modified")) {
+                (Some(known), Some(value)) => known == value,
                 _ => true,
             },
         }

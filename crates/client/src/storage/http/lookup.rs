@@ -20,41 +20,41 @@ pub(super) fn stat_resource(
     directory: &HttpUrl,
 ) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
     let action = format!("read {url}");
-    let mut fields = vec![
+    let mut headers = vec![
         ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
         ("want-digest", digest::WANT_DIGEST.to_owned()),
     ];
-    let send = |method, fields: &[(&str, String)], client: &mut HttpClient| {
-        let send = HttpRequest {
+    let send = |method, headers: &[(&str, String)], client: &mut HttpClient| {
+        let request = HttpRequest {
             method,
             url,
-            headers: fields,
+            headers,
             action: &action,
         };
-        client.send(&send, HttpRequestBody::Empty)
+        client.send(&request, HttpRequestBody::Empty)
     };
-    let mut reply = send("HEAD", &fields, client)?;
+    let mut response = send("HEAD", &headers, client)?;
     // Apache sends no length in response to HEAD of an empty file.
-    let lacks_length = reply.status() == 200
-        && reply.header("content-length").is_none()
-        && reply.header("accept-ranges").is_some();
-    if (lacks_length || matches!(reply.status(), 400 | 403 | 405 | 501))
+    let lacks_length = response.status() == 200
+        && response.header("content-length").is_none()
+        && response.header("accept-ranges").is_some();
+    if (lacks_length || matches!(response.status(), 400 | 403 | 405 | 501))
         && !url.has_trailing_slash()
     {
-        fields.push(("range", "bytes=0-0".to_owned()));
-        reply.discard_body();
-        reply = send("GET", &fields, client)?;
+        headers.push(("range", "bytes=0-0".to_owned()));
+        response.discard_body();
+        response = send("GET", &headers, client)?;
         // An empty file has no first byte.
-        if reply.status() == 416 {
-            fields.pop();
-            reply = send("GET", &fields, client)?;
+        if response.status() == 416 {
+            headers.pop();
+            response = send("GET", &headers, client)?;
         }
     }
-    let is_directory = url.has_trailing_slash() || reply.url.has_trailing_slash();
-    match reply.status() {
+    let is_directory = url.has_trailing_slash() || response.url.has_trailing_slash();
+    match response.status() {
         200 | 204 | 206 => {
-            let facts = HttpFileFacts::from_response(&reply);
-            reply.discard_body();
+            let facts = HttpFileFacts::from_response(&response);
+            response.discard_body();
             let kind = if is_directory {
                 EntryKind::Dir
             } else {
@@ -64,15 +64,15 @@ pub(super) fn stat_resource(
         }
         // Servers without directory indexes refuse HEAD, but WebDAV still knows the directory.
         403..=405 if is_directory => {
-            let failure = errors::status_failure(&action, &reply);
-            let facts = HttpFileFacts::from_response(&reply);
-            reply.discard_body();
+            let failure = errors::status_failure(&action, &response);
+            let facts = HttpFileFacts::from_response(&response);
+            response.discard_body();
             match propfind(client, directory, "0") {
                 Ok(_) => Ok((facts, EntryKind::Dir)),
                 Err(_) => Err(failure),
             }
         }
-        _ => Err(errors::status_failure(&action, &reply)),
+        _ => Err(errors::status_failure(&action, &response)),
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn propfind(
     depth: &str,
 ) -> Result<Vec<multistatus::DavResource>, CopyFailure> {
     let action = format!("list {target}");
-    let send = HttpRequest {
+    let request = HttpRequest {
         method: "PROPFIND",
         url: target,
         headers: &[
@@ -92,8 +92,8 @@ pub(super) fn propfind(
         ],
         action: &action,
     };
-    let reply = client.send(&send, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
-    match reply.status() {
+    let response = client.send(&request, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
+    match response.status() {
         207 => {}
         200..=299 | 405 | 501 => {
             return Err(CopyFailure::new(
@@ -104,10 +104,10 @@ pub(super) fn propfind(
                 ),
             ));
         }
-        _ => return Err(errors::status_failure(&action, &reply)),
+        _ => return Err(errors::status_failure(&action, &response)),
     }
     let mut body = Vec::new();
-    reply
+    response
         .into_body()
         .take(MAX_BODY as u64 + 1)
         .read_to_end(&mut body)

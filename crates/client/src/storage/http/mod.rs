@@ -63,6 +63,7 @@ impl HttpStorage {
     /// A session with a server; no request is sent yet. `target` is any URL of the server, with the
     /// query that goes with every request.
     ///
+    /// # Errors
     /// `Usage`: the credential cannot be expressed in HTTP.
     pub(crate) fn new(
         target: &HttpUrl,
@@ -138,10 +139,10 @@ impl HttpStorage {
                 headers: &headers,
                 action: &action,
             };
-            let reply = client.send(&request, HttpRequestBody::Empty)?;
-            let status = reply.status();
-            let failure = errors::status_failure(&action, &reply);
-            reply.discard_body();
+            let response = client.send(&request, HttpRequestBody::Empty)?;
+            let status = response.status();
+            let failure = errors::status_failure(&action, &response);
+            response.discard_body();
             Ok(match status {
                 200 | 201 | 204 => Ok(status),
                 _ => Err((status, failure)),
@@ -266,7 +267,7 @@ impl Storage for HttpStorage {
         // A server lists a file as itself.
         let is_file = collection
             .as_ref()
-            .is_some_and(|it| it.kind == EntryKind::File);
+            .is_some_and(|entry| entry.kind == EntryKind::File);
         let entries = match is_file {
             true => collection.into_iter().collect(),
             false => entries,
@@ -306,9 +307,9 @@ impl Storage for HttpStorage {
         let entry = facts
             .checksums
             .iter()
-            .find(|(entry, _)| *entry == algorithm);
+            .find(|(known, _)| *known == algorithm);
         match entry.filter(|_| is_whole) {
-            Some((_, sum)) => Ok(sum.clone()),
+            Some((_, checksum)) => Ok(checksum.clone()),
             None => Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
@@ -436,9 +437,12 @@ impl Storage for HttpStorage {
         to: &[u8],
         _modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
-        let (target, next) = (self.url_for(from), self.url_for(to));
-        let headers = vec![("destination", next.uri()), ("overwrite", "T".to_owned())];
-        let verb = format!("rename to {next}:");
+        let (target, new_url) = (self.url_for(from), self.url_for(to));
+        let headers = vec![
+            ("destination", new_url.uri()),
+            ("overwrite", "T".to_owned()),
+        ];
+        let verb = format!("rename to {new_url}:");
         let result = self.send_command("MOVE", target, headers, &verb).await;
         result
             .map(|_| ())

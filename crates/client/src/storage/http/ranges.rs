@@ -59,9 +59,9 @@ pub(super) fn receive_file(
         settings.streams = 1;
     }
     loop {
-        let mut have = spec.completed_ranges.clone();
-        have.extend(&control.stored());
-        let missing = size.map(|size| have.gaps(0, size));
+        let mut completed = spec.completed_ranges.clone();
+        completed.extend(&control.stored());
+        let missing = size.map(|size| completed.gaps(0, size));
         let share = missing.as_ref().map_or(0, RangeSet::byte_count);
         let plan = PullPlan {
             origin,
@@ -102,8 +102,8 @@ impl RangeOrigin for HttpFile {
     }
 
     fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
-        let kept = lock(&self.idle_clients).pop();
-        let client = match kept {
+        let idle = lock(&self.idle_clients).pop();
+        let client = match idle {
             Some(client) => client,
             None => HttpClient::new(&self.origin, &self.settings).map_err(io::Error::other)?,
         };
@@ -141,9 +141,9 @@ struct HttpRangeReader<'f> {
 }
 
 impl RangeReader for HttpRangeReader<'_> {
-    fn join_transfer(&mut self, duty: ReaderContext<'_>) {
+    fn join_transfer(&mut self, context: ReaderContext<'_>) {
         if let Some(client) = &self.client {
-            client.dialer.join_transfer(duty);
+            client.dialer.join_transfer(context);
         }
     }
 
@@ -165,8 +165,10 @@ impl RangeReader for HttpRangeReader<'_> {
         let Some(body) = &mut self.body else {
             return Ok(0);
         };
-        let room = self.remaining.map_or(buf.len(), |left| {
-            usize::try_from(left).unwrap_or(buf.len()).min(buf.len())
+        let room = self.remaining.map_or(buf.len(), |remaining_bytes| {
+            usize::try_from(remaining_bytes)
+                .unwrap_or(buf.len())
+                .min(buf.len())
         });
         let n = match body.read(&mut buf[..room]) {
             Ok(n) => n,
@@ -175,9 +177,9 @@ impl RangeReader for HttpRangeReader<'_> {
         if n == 0 && room > 0 && self.remaining.is_some() {
             return Err(self.wrap_error(io::ErrorKind::UnexpectedEof.into()));
         }
-        if let Some(left) = &mut self.remaining {
-            *left -= n as u64;
-            if *left == 0 {
+        if let Some(remaining_bytes) = &mut self.remaining {
+            *remaining_bytes -= n as u64;
+            if *remaining_bytes == 0 {
                 return self.check_body_end().map(|()| n);
             }
         }
@@ -188,29 +190,29 @@ impl RangeReader for HttpRangeReader<'_> {
 impl HttpRangeReader<'_> {
     fn request_range(&mut self, start: u64, end: Option<u64>) -> Result<(), CopyFailure> {
         let file = self.file;
-        let whole = start == 0 && (end.is_none() || end == file.facts.size);
-        let mut fields = Vec::new();
-        if !whole {
+        let is_whole = start == 0 && (end.is_none() || end == file.facts.size);
+        let mut headers = Vec::new();
+        if !is_whole {
             let last = end.map_or_else(String::new, |end| (end - 1).to_string());
-            fields.push(("range", format!("bytes={start}-{last}")));
-            // If-Range makes a changed file come whole with 200 (RFC 9110 section 13.1.5); dates
-            // need the stricter form.
+            headers.push(("range", format!("bytes={start}-{last}")));
+            // If-Range requires a strong validator (RFC 9110 section 13.1.5). With a date alone, the
+            // server must refuse a changed file (412).
             match (&file.facts.etag, &file.facts.modified) {
-                (Some(etag), _) => fields.push(("if-range", etag.clone())),
-                (None, Some(modified)) => fields.push(("if-unmodified-since", modified.clone())),
+                (Some(etag), _) => headers.push(("if-range", etag.clone())),
+                (None, Some(modified)) => headers.push(("if-unmodified-since", modified.clone())),
                 (None, None) => {}
             }
         }
-        let reply = self.send(&fields)?;
-        match reply.status() {
-            200 | 206 => self.accept_response(reply, start, end),
-            _ => Err(errors::status_failure(&file.action, &reply)),
+        let response = self.send(&headers)?;
+        match response.status() {
+            200 | 206 => self.accept_response(response, start, end),
+            _ => Err(errors::status_failure(&file.action, &response)),
         }
     }
 
     /// Requests the URL where the last redirect led. If that URL has expired, requests the original
     /// one.
-    fn send(&mut self, fields: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
+    fn send(&mut self, headers: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
         let file = self.file;
         let Some(client) = &mut self.client else {
             return Err(CopyFailure::new(Exit::Interrupted, "interrupted"));
@@ -219,49 +221,51 @@ impl HttpRangeReader<'_> {
             let request = HttpRequest {
                 method: "GET",
                 url: target,
-                headers: fields,
+                headers,
                 action: &file.action,
             };
             client.send(&request, HttpRequestBody::Empty)
         };
-        let reply = request(&file.facts.url)?;
+        let response = request(&file.facts.url)?;
         // Signed URLs behind a redirect expire; the original URL redirects to a fresh one.
-        let expired = matches!(reply.status(), 401 | 403 | 404 | 410);
+        let expired = matches!(response.status(), 401 | 403 | 404 | 410);
         if !expired || file.facts.url == file.requested_url {
-            return Ok(reply);
+            return Ok(response);
         }
-        reply.discard_body();
+        response.discard_body();
         request(&file.requested_url)
     }
 
     /// Accepts a response if its body belongs to the known file and the requested range.
     fn accept_response(
         &mut self,
-        reply: HttpResponse,
+        response: HttpResponse,
         start: u64,
         end: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let file = self.file;
-        let failed = |exit, why: &str| {
-            let message = format!("cannot {}: {why}", file.action);
+        let failed = |exit, reason: &str| {
+            let message = format!("cannot {}: {reason}", file.action);
             Err(CopyFailure::new(exit, message))
         };
-        if !file.facts.matches(&reply) {
+        if !file.facts.matches(&response) {
             return failed(
                 Exit::Integrity,
                 "the file changed while it was copied; start over",
             );
         }
         // A compressed body has other lengths and offsets than the file.
-        let coding = reply.header("content-encoding").unwrap_or("identity");
+        let coding = response.header("content-encoding").unwrap_or("identity");
         if file.facts.size.is_some() && !coding.eq_ignore_ascii_case("identity") {
             return failed(
                 Exit::Protocol,
                 "the server sends it compressed although identity coding was requested",
             );
         }
-        if reply.status() == 206 {
-            let content_range = reply.header("content-range").and_then(ContentRange::parse);
+        if response.status() == 206 {
+            let content_range = response
+                .header("content-range")
+                .and_then(ContentRange::parse);
             let Some(range) = content_range.and_then(|content_range| content_range.range) else {
                 return failed(
                     Exit::Protocol,
@@ -283,22 +287,22 @@ impl HttpRangeReader<'_> {
                 );
             }
             self.remaining = Some(range.len());
-            self.body = Some(Box::new(reply.into_body()));
+            self.body = Some(Box::new(response.into_body()));
             return Ok(());
         }
-        self.accept_whole_file(reply, start, end)
+        self.accept_whole_file(response, start, end)
     }
 
     /// Handles a response with the whole file. It answers a range request only if this is the
     /// single reader, which may skip bytes.
     fn accept_whole_file(
         &mut self,
-        reply: HttpResponse,
+        response: HttpResponse,
         start: u64,
         end: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let file = self.file;
-        let length = reply
+        let length = response
             .header("content-length")
             .and_then(proto::http::content_range::parse_number);
         if let (Some(length), Some(size)) = (length, file.facts.size)
@@ -320,7 +324,7 @@ impl HttpRangeReader<'_> {
             );
             return Err(CopyFailure::new(Exit::Protocol, message));
         }
-        let mut body = reply.into_body();
+        let mut body = response.into_body();
         let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
         self.body = Some(Box::new(body));
         self.remaining = expected.map(|expected| expected - start);

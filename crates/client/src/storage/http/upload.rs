@@ -44,26 +44,27 @@ pub(super) fn put(
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, CopyFailure> {
     let action = format!("write {target}");
-    if spec.destination_offset.is_some_and(|place| place > 0) || !spec.completed_ranges.is_empty() {
+    if spec.destination_offset.is_some_and(|offset| offset > 0) || !spec.completed_ranges.is_empty()
+    {
         let message = format!("cannot {action}: HTTP servers accept whole files only");
         return Err(CopyFailure::new(Exit::Protocol, message));
     }
-    let extent = BodyRange {
+    let range = BodyRange {
         offset: spec.part.map_or(0, |(offset, _)| offset),
         length: spec.size.or(spec.part.map(|(_, length)| length)),
     };
     let mut headers = vec![("content-type", "application/octet-stream".to_owned())];
-    if let Some(length) = extent.length {
+    if let Some(length) = range.length {
         headers.push(("content-length", length.to_string()));
     }
-    if extent
+    if range
         .length
         .is_none_or(|length| length >= EXPECT_CONTINUE_FROM)
     {
         headers.push(("expect", "100-continue".to_owned()));
     }
     let dialer = Arc::clone(&client.dialer);
-    let result = body::run(source, extent, settings, (control, &dialer), |bytes| {
+    let result = body::run(source, range, settings, (control, &dialer), |bytes| {
         let request = HttpRequest {
             method: "PUT",
             url: target,
@@ -72,15 +73,17 @@ pub(super) fn put(
         };
         // From here on the server may have received bytes.
         spec.started.store(true, Ordering::Relaxed);
-        let reply = client
+        let response = client
             .send(&request, HttpRequestBody::Bytes(bytes))
             .map_err(PutError::Refused)?;
-        let result = match reply.status() {
+        let result = match response.status() {
             200 | 201 | 204 => Ok(()),
-            _ => Err(PutError::Refused(errors::status_failure(&action, &reply))),
+            _ => Err(PutError::Refused(errors::status_failure(
+                &action, &response,
+            ))),
         };
         // The connection can then carry the next request.
-        reply.discard_body();
+        response.discard_body();
         result
     });
     result.map_err(|error| match error {
