@@ -147,7 +147,7 @@ fn write_decisions(ctx: &BatchContext, trace: Option<&TraceFile>) {
             let time = decided.at.saturating_duration_since(ctx.started);
             match &decided.decision {
                 TuningDecision::Buffers(decision) => {
-                    trace.write_buffer_decision(time, &decided.file, decision)
+                    trace.write_buffer_decision(time, &decided.file, decision);
                 }
                 TuningDecision::Streams(decision) => {
                     trace.write_transfer_decision(time, &decided.file, decision);

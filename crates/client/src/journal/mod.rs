@@ -23,9 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::partial::{JOURNAL_TEMP_SUFFIX, directory_of};
 
-/// Shortest interval between two writes of a journal,
+/// Shortest interval between two writes of a journal, see [`MAX_UNRECORDED_BYTES`].
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
-/// unless this many bytes became safe since the last one.
+/// A journal is written sooner if this many bytes became safe since the last write.
 const MAX_UNRECORDED_BYTES: u64 = 64 << 20;
 /// Length from which an append-only journal is rewritten, bytes.
 const COMPACT_AT: u64 = 1 << 20;
@@ -166,7 +166,7 @@ fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
     if header.version != VERSION {
         return None;
     }
-    let (mut state, mut lost, mut refused) = (StoredRanges::default(), false, false);
+    let (mut state, mut server_lost, mut server_refused) = (StoredRanges::default(), false, false);
     for line in lines {
         // Lines after a damaged one are not trusted, although they may be intact.
         let Some(record) = parse_line::<JournalRecord>(line) else {
@@ -177,7 +177,7 @@ fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
             break;
         };
         state = StoredRanges { safe, synced };
-        (lost, refused) = (record.lost, record.refused);
+        (server_lost, server_refused) = (record.lost, record.refused);
     }
     Some(LoadedJournal {
         identity: header.copy,
@@ -189,8 +189,8 @@ fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
         rebooted: header
             .boot
             .is_some_and(|journal_boot| boot != Some(&journal_boot)),
-        server_lost: lost,
-        server_refused: refused,
+        server_lost,
+        server_refused,
     })
 }
 
@@ -219,9 +219,9 @@ fn format_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 fn crc32c_hex(bytes: &[u8]) -> String {
-    let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
-    digest.update(bytes);
-    digest.finish()
+    let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
+    hasher.update(bytes);
+    hasher.finish()
 }
 
 /// Writes a journal while a copy runs. The file is created with the first recorded ranges, so a
@@ -251,19 +251,19 @@ impl Journal {
     pub(crate) fn start_new(
         path: PathBuf,
         copy: CopyIdentity,
-        place: JournalLocation,
+        location: JournalLocation,
     ) -> io::Result<Self> {
         remove_durably(&path)?;
-        Ok(Self::unwritten(path, copy, place))
+        Ok(Self::unwritten(path, copy, location))
     }
 
     /// A journal that is not written yet. An older file stays until the first safe bytes are
     /// written over it.
-    fn unwritten(path: PathBuf, copy: CopyIdentity, place: JournalLocation) -> Self {
+    fn unwritten(path: PathBuf, copy: CopyIdentity, location: JournalLocation) -> Self {
         Self {
             path,
             identity: copy,
-            location: place,
+            location,
             file: None,
             length: 0,
             written: None,
@@ -279,10 +279,10 @@ impl Journal {
     pub(crate) fn continue_from(
         path: PathBuf,
         copy: CopyIdentity,
-        place: JournalLocation,
+        location: JournalLocation,
         state: &StoredRanges,
     ) -> io::Result<Self> {
-        let mut journal = Self::unwritten(path, copy, place);
+        let mut journal = Self::unwritten(path, copy, location);
         journal.write(state)?;
         Ok(journal)
     }

@@ -13,7 +13,7 @@ fn identity() -> CopyIdentity {
     }
 }
 
-fn set(ranges: &[(u64, u64)]) -> RangeSet {
+fn range_set(ranges: &[(u64, u64)]) -> RangeSet {
     let mut set = RangeSet::new();
     for (start, end) in ranges {
         set.insert(*start, *end);
@@ -21,17 +21,17 @@ fn set(ranges: &[(u64, u64)]) -> RangeSet {
     set
 }
 
-fn told(ranges: &[(u64, u64)]) -> StoredRanges {
-    StoredRanges::safe_only(set(ranges))
+fn safe_ranges(ranges: &[(u64, u64)]) -> StoredRanges {
+    StoredRanges::safe_only(range_set(ranges))
 }
 
 /// The identity and the safe ranges of the journal `text`.
-fn last(text: &[u8]) -> Option<(CopyIdentity, RangeSet)> {
+fn identity_and_safe(text: &[u8]) -> Option<(CopyIdentity, RangeSet)> {
     parse_journal(text, None).map(|found| (found.identity, found.ranges.safe))
 }
 
 /// The text of a journal file after each of `states` was written.
-fn written(states: &[RangeSet]) -> Vec<u8> {
+fn journal_text(states: &[RangeSet]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal =
@@ -46,8 +46,11 @@ fn written(states: &[RangeSet]) -> Vec<u8> {
 
 #[test]
 fn the_last_record_counts() {
-    let text = written(&[set(&[(0, 5)]), set(&[(0, 5), (9, 12)])]);
-    assert_eq!(last(&text), Some((identity(), set(&[(0, 5), (9, 12)]))));
+    let text = journal_text(&[range_set(&[(0, 5)]), range_set(&[(0, 5), (9, 12)])]);
+    assert_eq!(
+        identity_and_safe(&text),
+        Some((identity(), range_set(&[(0, 5), (9, 12)])))
+    );
 }
 
 #[test]
@@ -57,30 +60,32 @@ fn journal_writes_are_rate_limited() {
     let mut journal =
         Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     let start = Instant::now();
-    journal.write_if_due(&told(&[(0, 5)]), start).unwrap();
     journal
-        .write_if_due(&told(&[(0, 9)]), start + INTERVAL / 2)
+        .write_if_due(&safe_ranges(&[(0, 5)]), start)
         .unwrap();
-    assert_eq!(load(&path).unwrap().ranges.safe, set(&[(0, 5)]));
+    journal
+        .write_if_due(&safe_ranges(&[(0, 9)]), start + INTERVAL / 2)
+        .unwrap();
+    assert_eq!(load(&path).unwrap().ranges.safe, range_set(&[(0, 5)]));
     journal
         .write_if_due(
-            &told(&[(0, MAX_UNRECORDED_BYTES + 9)]),
+            &safe_ranges(&[(0, MAX_UNRECORDED_BYTES + 9)]),
             start + INTERVAL / 2,
         )
         .unwrap();
     assert_eq!(
         load(&path).unwrap().ranges.safe,
-        set(&[(0, MAX_UNRECORDED_BYTES + 9)])
+        range_set(&[(0, MAX_UNRECORDED_BYTES + 9)])
     );
     journal
         .write_if_due(
-            &told(&[(0, MAX_UNRECORDED_BYTES + 99)]),
+            &safe_ranges(&[(0, MAX_UNRECORDED_BYTES + 99)]),
             start + INTERVAL * 2,
         )
         .unwrap();
     assert_eq!(
         load(&path).unwrap().ranges.safe,
-        set(&[(0, MAX_UNRECORDED_BYTES + 99)])
+        range_set(&[(0, MAX_UNRECORDED_BYTES + 99)])
     );
 }
 
@@ -88,7 +93,7 @@ fn journal_writes_are_rate_limited() {
 fn a_journal_shows_whether_this_machine_was_rebooted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut state = told(&[(0, 9)]);
+    let mut state = safe_ranges(&[(0, 9)]);
     state.synced.insert(0, 5);
     for (place, rebooted) in [
         (JournalLocation::ThisMachine, true),
@@ -114,12 +119,15 @@ fn a_lost_server_stays_recorded_for_the_rest_of_the_run() {
     let path = dir.path().join("j");
     let mut journal =
         Journal::start_new(path.clone(), identity(), JournalLocation::Server).unwrap();
-    journal.write(&told(&[(0, 9)])).unwrap();
+    journal.write(&safe_ranges(&[(0, 9)])).unwrap();
     assert!(!load(&path).unwrap().server_lost);
     journal.mark_server_lost();
     let found = load(&path).unwrap();
-    assert_eq!((found.server_lost, found.ranges), (true, told(&[(0, 9)])));
-    journal.write(&told(&[(0, 20)])).unwrap();
+    assert_eq!(
+        (found.server_lost, found.ranges),
+        (true, safe_ranges(&[(0, 9)]))
+    );
+    journal.write(&safe_ranges(&[(0, 20)])).unwrap();
     assert!(load(&path).unwrap().server_lost);
 }
 
@@ -128,7 +136,7 @@ fn the_journal_is_synced_once_for_new_synced_ranges() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let mut journal = Journal::start_new(path, identity(), JournalLocation::ThisMachine).unwrap();
-    let mut state = told(&[(0, 9)]);
+    let mut state = safe_ranges(&[(0, 9)]);
     journal.write(&state).unwrap();
     assert!(journal.take_unsynced().is_none());
     state.synced.insert(0, 5);
@@ -143,7 +151,7 @@ fn starting_over_removes_the_older_journal() {
     let path = dir.path().join("j");
     let mut journal =
         Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
-    journal.write(&told(&[(0, 5)])).unwrap();
+    journal.write(&safe_ranges(&[(0, 5)])).unwrap();
     let other = CopyIdentity {
         in_order: !identity().in_order,
         ..identity()
@@ -152,11 +160,14 @@ fn starting_over_removes_the_older_journal() {
         path.clone(),
         other.clone(),
         JournalLocation::ThisMachine,
-        &told(&[(0, 4)]),
+        &safe_ranges(&[(0, 4)]),
     )
     .unwrap();
     let found = load(&path).unwrap();
-    assert_eq!((found.identity, found.ranges.safe), (other, set(&[(0, 4)])));
+    assert_eq!(
+        (found.identity, found.ranges.safe),
+        (other, range_set(&[(0, 4)]))
+    );
     let _ = Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     assert!(load(&path).is_none());
 }
@@ -171,10 +182,10 @@ fn retracted_ranges_also_withdraw_the_in_order_claim() {
     };
     let mut journal =
         Journal::start_new(path.clone(), in_order, JournalLocation::ThisMachine).unwrap();
-    journal.write(&told(&[(0, 60)])).unwrap();
+    journal.write(&safe_ranges(&[(0, 60)])).unwrap();
     let left = StoredRanges {
-        safe: set(&[(0, 20)]),
-        synced: set(&[(0, 20)]),
+        safe: range_set(&[(0, 20)]),
+        synced: range_set(&[(0, 20)]),
     };
     journal.retract_to(&left).unwrap();
     let found = load(&path).unwrap();
@@ -187,10 +198,10 @@ fn a_journal_that_cannot_be_retracted_is_removed() {
     let path = dir.path().join("j");
     let mut journal =
         Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
-    journal.write(&told(&[(0, 60)])).unwrap();
+    journal.write(&safe_ranges(&[(0, 60)])).unwrap();
     // A directory in the place of the temporary file makes the journal unwritable.
     fs::create_dir(temporary_path(&path)).unwrap();
-    assert!(journal.retract_to(&told(&[(0, 20)])).is_err());
+    assert!(journal.retract_to(&safe_ranges(&[(0, 20)])).is_err());
     assert_eq!(load(&path), None);
 }
 
@@ -204,16 +215,44 @@ fn journals_are_not_read_or_written_through_links() {
         JournalLocation::ThisMachine,
     )
     .unwrap();
-    journal.write(&told(&[(0, 5)])).unwrap();
+    journal.write(&safe_ranges(&[(0, 5)])).unwrap();
     std::os::unix::fs::symlink(dir.path().join("other"), &path).unwrap();
     assert!(load(&path).is_none());
     fs::write(&victim, "kept").unwrap();
     std::os::unix::fs::symlink(&victim, temporary_path(&path)).unwrap();
     let mut journal =
         Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
-    journal.write(&told(&[(0, 5)])).unwrap();
-    assert_eq!(load(&path).unwrap().ranges.safe, set(&[(0, 5)]));
+    journal.write(&safe_ranges(&[(0, 5)])).unwrap();
+    assert_eq!(load(&path).unwrap().ranges.safe, range_set(&[(0, 5)]));
     assert_eq!(fs::read(victim).unwrap(), b"kept");
+}
+
+#[test]
+fn the_keys_of_the_file_format_are_stable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+    journal.mark_server_lost();
+    journal.mark_server_refused();
+    let mut ranges = safe_ranges(&[(0, 9)]);
+    ranges.synced.insert(0, 5);
+    journal.write(&ranges).unwrap();
+    let text = String::from_utf8(fs::read(&path).unwrap()).unwrap();
+    let keys = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(&line[9..]).unwrap();
+        let mut keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(
+        keys(text.lines().next().unwrap()),
+        ["boot", "copy", "version"]
+    );
+    assert_eq!(
+        keys(text.lines().last().unwrap()),
+        ["lost", "refused", "safe", "synced"]
+    );
 }
 
 #[test]
@@ -222,7 +261,7 @@ fn long_journals_are_compacted() {
     let path = dir.path().join("j");
     let mut journal =
         Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
-    let wide = set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
+    let wide = range_set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
     for end in 0..100 {
         let mut state = wide.clone();
         state.insert(1 << 30, (1 << 30) + end + 1);
@@ -250,9 +289,9 @@ proptest! {
             state.insert(start, start + length);
             states.push(state.clone());
         }
-        let text = written(&states);
+        let text = journal_text(&states);
         for end in 0..=text.len() {
-            match last(&text[..end]) {
+            match identity_and_safe(&text[..end]) {
                 None => {}
                 Some((copy, safe)) => {
                     prop_assert_eq!(copy, identity());
@@ -260,16 +299,16 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(last(&text).unwrap().1, state);
+        prop_assert_eq!(identity_and_safe(&text).unwrap().1, state);
     }
 
     #[test]
     fn a_changed_byte_never_adds_safe_ranges(at in 0_usize..4096, flip in 1_u8..) {
-        let states = [set(&[(0, 5)]), set(&[(0, 50)]), set(&[(0, 50), (70, 90)])];
-        let mut text = written(&states);
+        let states = [range_set(&[(0, 5)]), range_set(&[(0, 50)]), range_set(&[(0, 50), (70, 90)])];
+        let mut text = journal_text(&states);
         let at = at % text.len();
         text[at] ^= flip;
-        if let Some((copy, safe)) = last(&text) {
+        if let Some((copy, safe)) = identity_and_safe(&text) {
             prop_assert_eq!(copy, identity());
             prop_assert!(safe.is_empty() || states.contains(&safe), "{}", safe);
         }

@@ -25,14 +25,13 @@ use proto::timestamp::Timestamp;
 use crate::lock_file::{self, LockFile, LockedOpen};
 use crate::{CopyFailure, Exit};
 
-const PARTIAL: &[u8] = PARTIAL_SUFFIX;
 const JOURNAL_SUFFIX: &[u8] = b".longhaul-journal";
 /// Suffix of the temporary file that replaces a journal.
 pub(crate) const JOURNAL_TEMP_SUFFIX: &[u8] = b"~";
 
 /// Partial name for the last component `name`.
 pub(crate) fn partial_name(name: &[u8]) -> Vec<u8> {
-    with_suffix(name, PARTIAL)
+    with_suffix(name, PARTIAL_SUFFIX)
 }
 
 /// Partial path for the remote path `path`.
@@ -55,8 +54,8 @@ pub(crate) fn companion_names(name: &[u8]) -> [Vec<u8>; 3] {
 /// belongs to.
 pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
     let partial = partial_path(path);
-    let is_named = [path, PARTIAL].concat();
-    (partial != is_named).then_some(partial)
+    let readable = [path, PARTIAL_SUFFIX].concat();
+    (partial != readable).then_some(partial)
 }
 
 /// Whether the last component `name` is that of a partial file or of a journal. A file that was
@@ -65,7 +64,7 @@ pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn is_unfinished(name: &[u8]) -> bool {
     let name = name.strip_suffix(JOURNAL_TEMP_SUFFIX).unwrap_or(name);
     let ends_with = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
-    ends_with(PARTIAL) || ends_with(JOURNAL_SUFFIX)
+    ends_with(PARTIAL_SUFFIX) || ends_with(JOURNAL_SUFFIX)
 }
 
 fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
@@ -81,9 +80,9 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
 
 /// Hex digits that represent `bytes` in a file name.
 fn name_hash(bytes: &[u8]) -> String {
-    let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
-    digest.update(bytes);
-    let mut hex = digest.finish();
+    let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
+    hasher.update(bytes);
+    let mut hex = hasher.finish();
     hex.truncate(PARTIAL_HASH_DIGITS);
     hex
 }
@@ -113,7 +112,7 @@ pub(crate) fn upload_journal_path(source: &str, destination: &str) -> Option<Pat
 /// possible there.
 pub(crate) fn lock_remote_destination(
     destination: &str,
-    shown: &str,
+    display_name: &str,
 ) -> Result<Option<LockFile>, CopyFailure> {
     let name = name_hash(destination.as_bytes());
     let Some(path) = state_directory().map(|d| d.join(format!("{name}.lock"))) else {
@@ -121,14 +120,14 @@ pub(crate) fn lock_remote_destination(
     };
     match lock_file::open_locked(&path) {
         Ok(LockedOpen::Locked(file)) => Ok(Some(LockFile::new(path, file))),
-        Ok(LockedOpen::Busy) => Err(destination_busy_failure(shown)),
+        Ok(LockedOpen::Busy) => Err(destination_busy_failure(display_name)),
         Ok(LockedOpen::Unlocked(_)) | Err(_) => Ok(None),
     }
 }
 
-fn destination_busy_failure(shown: impl std::fmt::Display) -> CopyFailure {
+fn destination_busy_failure(display_name: impl std::fmt::Display) -> CopyFailure {
     CopyFailure::destination_busy(format!(
-        "{shown}: another copy is writing this file; wait for it to end, or use --wait"
+        "{display_name}: another copy is writing this file; wait for it to end, or use --wait"
     ))
 }
 
@@ -213,7 +212,7 @@ impl PartialFile {
             destination.with_file_name(name)
         };
         Ok(Self {
-            path: beside(PARTIAL),
+            path: beside(PARTIAL_SUFFIX),
             journal: beside(JOURNAL_SUFFIX),
             destination,
         })
@@ -224,7 +223,8 @@ impl PartialFile {
     /// says how written data gets to disk.
     ///
     /// # Errors
-    /// [`CopyFailure::occupied`] when another copy is at it; else what opening it gives.
+    /// [`CopyFailure::destination_busy`] if another copy holds the lock. Otherwise the error of opening
+    /// the file.
     pub(crate) fn lock(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), CopyFailure> {
         let opened =
             lock_file::open_locked(&self.path).map_err(|e| local_failure(&self.path, e))?;
@@ -326,7 +326,7 @@ fn umask() -> u32 {
 /// The directory of a path's last component.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     match path.parent() {
-        Some(above) if !above.as_os_str().is_empty() => above,
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     }
 }

@@ -7,7 +7,7 @@ fn partial_names_are_hashed_when_too_long() {
     assert_eq!(partial_name(b"a b"), b"a b.longhaul-partial");
     assert_eq!(partial_path(b"/d/\xff"), b"/d/\xff.longhaul-partial");
     let long = partial_path(&[b"/d/", [b'x'; 250].as_slice()].concat());
-    assert!(long.len() < 60 && long.ends_with(PARTIAL));
+    assert!(long.len() < 60 && long.ends_with(PARTIAL_SUFFIX));
     assert_ne!(partial_name(&[b'x'; 250]), partial_name(&[b'x'; 251]));
     assert_eq!(hashed_partial_path(b"/d/f"), None);
     assert!(hashed_partial_path(&[b'x'; 250]).is_some());

@@ -271,10 +271,10 @@ pub(crate) trait Storage: Send + Debug + Any {
         ))
     }
 
-    /// Announces `questions` that will be asked after the transfer of `spec`, which comes next, so
+    /// Announces `queries` that will be asked after the transfer of `spec`, which comes next, so
     /// that they can be pipelined with it. The caller must still ask them afterwards, in this
     /// order.
-    fn queue_follow_ups(&mut self, _spec: &TransferSpec, _questions: &[FollowUpQuery<'_>]) {}
+    fn queue_follow_ups(&mut self, _spec: &TransferSpec, _queries: &[FollowUpQuery<'_>]) {}
 
     /// Discards the queries of a transfer that did not begin.
     fn clear_follow_ups(&mut self) {}

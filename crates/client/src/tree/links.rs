@@ -44,11 +44,11 @@ impl DirectoryChain {
     /// Whether the chain contains the directory.
     pub(super) fn contains(&self, id: &str) -> bool {
         let mut at = Some(self);
-        while let Some(trail) = at {
-            if trail.id.as_deref() == Some(id) {
+        while let Some(chain) = at {
+            if chain.id.as_deref() == Some(id) {
                 return true;
             }
-            at = trail.parent.as_deref();
+            at = chain.parent.as_deref();
         }
         false
     }

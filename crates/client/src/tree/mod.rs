@@ -41,10 +41,10 @@ pub(crate) struct DirectoryTree {
 /// and NUL.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
     let refuse = |reason: &str| {
-        let shown = String::from_utf8_lossy(name);
+        let display_name = String::from_utf8_lossy(name);
         Err(CopyFailure::new(
             Exit::Protocol,
-            format!("refused the name {shown:?}: {reason}"),
+            format!("refused the name {display_name:?}: {reason}"),
         ))
     };
     match name {
@@ -59,10 +59,10 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
 /// Checks that a name can be sent on an FTP control connection.
 pub(crate) fn check_sendable(name: &[u8]) -> Result<(), CopyFailure> {
     if name.iter().any(|b| matches!(b, b'\r' | b'\n')) {
-        let shown = String::from_utf8_lossy(name);
+        let display_name = String::from_utf8_lossy(name);
         return Err(CopyFailure::new(
             Exit::Protocol,
-            format!("{shown:?}: FTP cannot carry a name with a line break"),
+            format!("{display_name:?}: FTP cannot carry a name with a line break"),
         ));
     }
     Ok(())
@@ -101,21 +101,24 @@ impl DirectoryTree {
     /// Adds one listed entry that is not a link.
     fn add_entry(
         &mut self,
-        branch: &PendingDirectory,
+        directory: &PendingDirectory,
         entry: &ListedEntry,
         pending: &mut PendingDirectories,
     ) {
-        let relative = join_path(&branch.path, &entry.name);
+        let relative = join_path(&directory.path, &entry.name);
         match entry.kind {
             EntryKind::CurrentDir | EntryKind::ParentDir => {}
             EntryKind::Dir => {
                 let id = entry.unique.clone();
                 // A server may list an ancestor as its own child (bind mounts, followed links).
-                if id.as_ref().is_some_and(|id| branch.ancestors.contains(id)) {
+                if id
+                    .as_ref()
+                    .is_some_and(|id| directory.ancestors.contains(id))
+                {
                     self.skipped.push((relative, links::LINK_LOOP.to_owned()));
                 } else {
-                    let ancestors = branch.ancestors.child(id, false);
-                    self.add_directory(relative, branch.depth, ancestors, pending);
+                    let ancestors = directory.ancestors.child(id, false);
+                    self.add_directory(relative, directory.depth, ancestors, pending);
                 }
             }
             EntryKind::File => self.files.push((relative, SourceFacts::from_entry(entry))),
@@ -167,32 +170,32 @@ impl DirectoryTree {
     fn add_linked_directory(
         &mut self,
         relative: Vec<u8>,
-        branch: &PendingDirectory,
+        directory: &PendingDirectory,
         id: Option<String>,
         pending: &mut PendingDirectories,
     ) {
         match &id {
-            Some(id) if branch.ancestors.contains(id) => {
+            Some(id) if directory.ancestors.contains(id) => {
                 self.skipped.push((relative, links::LINK_LOOP.to_owned()));
             }
-            None if branch.ancestors.followed_unknown_link => {
+            None if directory.ancestors.followed_unknown_link => {
                 let reason = "symbolic link below a symbolic link, and the server does not report whether \
                            that is a loop: copy it under its own name";
                 self.failed
                     .push((relative, CopyFailure::new(Exit::Protocol, reason)));
             }
             _ => {
-                let ancestors = branch.ancestors.child(id, true);
-                self.add_directory(relative, branch.depth, ancestors, pending);
+                let ancestors = directory.ancestors.child(id, true);
+                self.add_directory(relative, directory.depth, ancestors, pending);
             }
         }
     }
 
-    /// Adds a link of `branch` with content `target`, for `--links copy`.
+    /// Adds a link of `directory` with content `target`, for `--links copy`.
     fn add_copied_link(
         &mut self,
         top: &[u8],
-        branch: &PendingDirectory,
+        directory: &PendingDirectory,
         relative: Vec<u8>,
         target: Option<&[u8]>,
     ) {
@@ -202,7 +205,7 @@ impl DirectoryTree {
             self.skipped.push((relative, reason.to_owned()));
             return;
         };
-        match links::target_within_tree(top, &branch.path, target) {
+        match links::target_within_tree(top, &directory.path, target) {
             Some(target) => self.links.push((relative, target)),
             None => {
                 let reason = "symbolic link that points out of the copied tree".to_owned();
@@ -230,16 +233,18 @@ impl DirectoryTree {
             links,
         };
         let mut pending: PendingDirectories = vec![PendingDirectory::root(id)];
-        while let Some(branch) = pending.pop() {
-            let path = match branch.path.is_empty() {
+        while let Some(directory) = pending.pop() {
+            let path = match directory.path.is_empty() {
                 true => top.to_vec(),
-                false => join_path(top, &branch.path),
+                false => join_path(top, &directory.path),
             };
             let mut entries = match storage.list(&path).await {
                 Ok(entries) => entries,
-                Err(failure) if failure.transient || branch.path.is_empty() => return Err(failure),
+                Err(failure) if failure.transient || directory.path.is_empty() => {
+                    return Err(failure);
+                }
                 Err(failure) => {
-                    tree.failed.push((branch.path, failure));
+                    tree.failed.push((directory.path, failure));
                     continue;
                 }
             };
@@ -248,13 +253,13 @@ impl DirectoryTree {
             entries.dedup_by(|a, b| a.entry.name == b.entry.name);
             for SymlinkCheckedEntry { entry, .. } in &entries {
                 if let Err(failure) = check_name(&entry.name) {
-                    let relative = join_path(&branch.path, &entry.name);
+                    let relative = join_path(&directory.path, &entry.name);
                     tree.failed.push((relative, failure));
                 } else if entry.is_symlink() {
-                    tree.add_link(storage, &walk, &branch, entry, &mut pending)
+                    tree.add_link(storage, &walk, &directory, entry, &mut pending)
                         .await?;
                 } else {
-                    tree.add_entry(&branch, entry, &mut pending);
+                    tree.add_entry(&directory, entry, &mut pending);
                 }
             }
             tree.check_size(top, MAX_ENTRIES)?;
@@ -266,18 +271,18 @@ impl DirectoryTree {
         &mut self,
         storage: &mut dyn Storage,
         walk: &TreeWalk<'_>,
-        branch: &PendingDirectory,
+        directory: &PendingDirectory,
         entry: &ListedEntry,
         pending: &mut PendingDirectories,
     ) -> Result<(), CopyFailure> {
-        let relative = join_path(&branch.path, &entry.name);
+        let relative = join_path(&directory.path, &entry.name);
         match walk.links {
             SymlinkPolicy::Skip => self
                 .skipped
                 .push((relative, links::LINK_SKIPPED.to_owned())),
             SymlinkPolicy::Copy => {
                 let target = entry.link_target.as_deref();
-                self.add_copied_link(&walk.resolved_top, branch, relative, target);
+                self.add_copied_link(&walk.resolved_top, directory, relative, target);
             }
             SymlinkPolicy::Follow => {
                 let target_entry = match storage.stat(&join_path(walk.top, &relative)).await {
@@ -287,10 +292,15 @@ impl DirectoryTree {
                 };
                 match target_entry.kind {
                     EntryKind::Dir => {
-                        self.add_linked_directory(relative, branch, target_entry.unique, pending)
+                        self.add_linked_directory(
+                            relative,
+                            directory,
+                            target_entry.unique,
+                            pending,
+                        );
                     }
                     _ => self.add_entry(
-                        branch,
+                        directory,
                         &ListedEntry {
                             name: entry.name.clone(),
                             ..target_entry

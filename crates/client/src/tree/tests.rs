@@ -97,7 +97,7 @@ fn linked_tree() -> tempfile::TempDir {
     dir
 }
 
-async fn walked(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
+async fn walk(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
     let access = StorageAccess {
         timeout: std::time::Duration::from_secs(5),
         foreign_data: false,
@@ -112,7 +112,7 @@ async fn walked(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
         .unwrap()
 }
 
-fn names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
+fn file_names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
     let mut names: Vec<_> = found
         .iter()
         .map(|f| String::from_utf8_lossy(&f.0).into_owned())
@@ -124,9 +124,9 @@ fn names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
 #[tokio::test]
 async fn links_are_skipped_by_default() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), SymlinkPolicy::Skip).await;
+    let tree = walk(dir.path(), SymlinkPolicy::Skip).await;
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
-    assert_eq!(names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
+    assert_eq!(file_names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
     assert_eq!((tree.skipped.len(), tree.links.len()), (5, 0));
     assert!(tree.failed.is_empty());
 }
@@ -134,8 +134,8 @@ async fn links_are_skipped_by_default() {
 #[tokio::test]
 async fn followed_links_copy_their_targets_and_loops_are_skipped() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), SymlinkPolicy::Follow).await;
-    let found = names(&tree.files);
+    let tree = walk(dir.path(), SymlinkPolicy::Follow).await;
+    let found = file_names(&tree.files);
     assert!(found.contains(&"file link".to_owned()), "{found:?}");
     // `loop` and `a/up` lead to the top, which contains them.
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
@@ -151,7 +151,7 @@ async fn followed_links_copy_their_targets_and_loops_are_skipped() {
 #[tokio::test]
 async fn copied_links_stay_within_the_tree() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), SymlinkPolicy::Copy).await;
+    let tree = walk(dir.path(), SymlinkPolicy::Copy).await;
     let mut links = tree.links.clone();
     links.sort();
     let link = |name: &str, target: &str| (name.into(), target.into());

@@ -29,7 +29,7 @@ impl BatchEvidence {
     fn remedy(&self, finding: LimiterFinding) -> Option<&str> {
         match finding {
             LimiterFinding::Reported(limiter) => self.senders.remedy(limiter),
-            LimiterFinding::Measured(judgement) => self.senders.remedy(judgement.limiter),
+            LimiterFinding::Measured(share) => self.senders.remedy(share.limiter),
             LimiterFinding::BetweenServers => None,
         }
     }
@@ -42,7 +42,7 @@ impl BatchEvidence {
         }
         line.push_str(&self.senders.final_streams_text(max_streams));
         let (name, explanation) = match finding {
-            LimiterFinding::Measured(judgement) => (finding.name(), describe_share(judgement)),
+            LimiterFinding::Measured(share) => (finding.name(), describe_share(share)),
             LimiterFinding::Reported(limiter) => {
                 (finding.name(), describe_limiter(limiter).to_owned())
             }
@@ -118,16 +118,16 @@ pub(super) fn count_streams(n: u64) -> String {
 }
 
 /// Describes how much of the time the limiter was active, as measured by this end.
-fn describe_share(judgement: LimiterShare) -> String {
-    let percent = (judgement.share * 100.0).round();
-    let phrase = match judgement.limiter {
+fn describe_share(share: LimiterShare) -> String {
+    let percent = (share.share * 100.0).round();
+    let phrase = match share.limiter {
         Limiter::StoreRead => "of the time went into reading the file",
         Limiter::StoreWrite => "of the time went into writing the file",
         Limiter::SenderCpu | Limiter::ReceiverCpu => "of the time this machine's CPU was busy",
         Limiter::SendBuffer => "of the time this machine's socket buffer was full",
         Limiter::ReceiveWindow => "of the time the receiver's window was full",
-        Limiter::CongestionWindow => "of the time the path had no room, without loss",
-        Limiter::Loss => "of the time the path had no room, after losses",
+        Limiter::CongestionWindow => "of the time the congestion window was full, without loss",
+        Limiter::Loss => "of the time the congestion window was full, after losses",
         Limiter::RateLimit => "of the rate limit was used",
         Limiter::ServerCap => "of the time this machine waited for the server or the path",
         Limiter::Unknown => return "too little was measured by this end".to_owned(),

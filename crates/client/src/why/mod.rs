@@ -58,7 +58,7 @@ impl LimiterFinding {
     /// Name of the limiter, or where the limit must be.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Measured(judgement) => judgement.limiter.name(),
+            Self::Measured(share) => share.limiter.name(),
             Self::Reported(limiter) => limiter.name(),
             Self::BetweenServers => "path between the servers",
         }

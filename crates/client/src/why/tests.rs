@@ -80,7 +80,12 @@ fn the_last_remark_of_each_host_is_in_the_line() {
 }
 
 /// Adds the sender's report on a transfer of ten seconds.
-fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remedy: Option<&str>) {
+fn add_sender_report(
+    account: &mut BatchEvidence,
+    host: Option<&str>,
+    limiter: Limiter,
+    remedy: Option<&str>,
+) {
     let remark = HostRemark {
         host: host.map(str::to_owned),
         verdict: Some(tune::streams::auto::LimiterVerdict {
@@ -95,7 +100,7 @@ fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remed
 }
 
 /// A get of ten seconds whose threads spent so many seconds in the store and in the socket.
-fn received(store: u64, wire: u64) -> BatchEvidence {
+fn received_transfer(store: u64, wire: u64) -> BatchEvidence {
     let mut account = BatchEvidence::default();
     account.add_transfer(&Evidence {
         bytes: 952_500_000,
@@ -111,9 +116,9 @@ fn received(store: u64, wire: u64) -> BatchEvidence {
 
 #[test]
 fn the_limiter_of_a_get_is_the_one_that_the_sender_reports() {
-    let mut account = received(0, 9);
+    let mut account = received_transfer(0, 9);
     assert_eq!(account.limiter_finding(None).name(), "server cap");
-    told(&mut account, Some("h:21"), Limiter::Loss, None);
+    add_sender_report(&mut account, Some("h:21"), Limiter::Loss, None);
     let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "congestion window (loss)");
     assert_eq!(
@@ -125,11 +130,11 @@ fn the_limiter_of_a_get_is_the_one_that_the_sender_reports() {
 
 #[test]
 fn a_limiter_seen_only_by_the_receiver_precedes_the_window_that_it_fills() {
-    let mut account = received(8, 1);
-    told(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
+    let mut account = received_transfer(8, 1);
+    add_sender_report(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
     assert_eq!(account.limiter_finding(None).name(), "store write");
-    let mut account = received(8, 1);
-    told(&mut account, Some("h:21"), Limiter::StoreRead, None);
+    let mut account = received_transfer(8, 1);
+    add_sender_report(&mut account, Some("h:21"), Limiter::StoreRead, None);
     assert_eq!(account.limiter_finding(None).name(), "store read");
     assert_eq!(
         account.limiter_finding(Some(100_000_000)).name(),
@@ -139,8 +144,8 @@ fn a_limiter_seen_only_by_the_receiver_precedes_the_window_that_it_fills() {
 
 #[test]
 fn an_unknown_limiter_of_the_sender_gives_way_to_this_ends_figures() {
-    let mut account = received(0, 9);
-    told(&mut account, Some("h:21"), Limiter::Unknown, None);
+    let mut account = received_transfer(0, 9);
+    add_sender_report(&mut account, Some("h:21"), Limiter::Unknown, None);
     assert_eq!(account.limiter_finding(None).name(), "server cap");
 }
 
@@ -157,7 +162,7 @@ fn the_line_of_a_put_names_the_remedy() {
         ..Evidence::for_role(Role::Sender)
     });
     let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
-    told(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
+    add_sender_report(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
     assert_eq!(
         account.why_line(1e9, account.limiter_finding(None)),
         "1.00 Gbit/s over 16 streams, 4 at the end (bbr); limited by: receive window (90% of the \
@@ -175,7 +180,7 @@ fn the_sending_server_reports_the_limiter_of_a_third_party_transfer() {
         streams: 4,
         markers: true,
     });
-    told(&mut account, Some("h:21"), Limiter::StoreRead, None);
+    add_sender_report(&mut account, Some("h:21"), Limiter::StoreRead, None);
     let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "store read");
     let line = account.why_line(1e9, finding);
