@@ -85,6 +85,7 @@ impl<'a> CopyDestination<'a> {
     where
         'a: 'e,
     {
+        // The copy starts at byte 0 of its file even if it is a part of the source.
         let origin = 0;
         match self {
             Self::Local(download) => {

@@ -214,7 +214,7 @@ mod tests {
     fn unsynced_bytes_are_removed_after_a_disk_error() {
         let dir = tempfile::tempdir().unwrap();
         let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
-            panic!("a regular file is written aside");
+            panic!("a regular file is written under its partial name");
         };
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.write_at(0, &[7; 20_000]).unwrap();
@@ -237,7 +237,7 @@ mod tests {
         let test_binary = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(directory_of(&test_binary)).unwrap();
         let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
-            panic!("a regular file is written aside");
+            panic!("a regular file is written under its partial name");
         };
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.write_at(0, &[7; 40_960]).unwrap();

@@ -195,6 +195,7 @@ impl FileMeter {
         state.earlier += state.current();
         state.reported = 0;
         state.confirmed = false;
+        // Taken now, because the count may already include resumed bytes.
         state.base = safe.bytes();
         state.safe = safe;
         state.control = Some(control);
@@ -265,6 +266,7 @@ impl FileMeter {
 impl FileMeterState {
     fn current(&self) -> u64 {
         let local = self.control.as_ref().map_or(0, |c| c.bytes());
+        // Third-party bytes do not pass the control block.
         local.max(self.reported)
     }
 
@@ -280,6 +282,7 @@ impl FileMeterState {
         let buffers = buffers.map(|d| (started_at + d.at, TuningDecision::Buffers(d)));
         let first_new = self.decided.len();
         self.decided.extend(streams.chain(buffers));
+        // The two lists are sorted by time each, but not relative to each other.
         self.decided[first_new..].sort_by_key(|(at, _)| *at);
     }
 }

@@ -341,11 +341,13 @@ async fn execute(
         lock(totals).file_skipped();
         ctx.observer.on_event(CopyEvent::Skipped { source, reason });
     }
+    // Parents come first, and before the files that they will hold.
     for directory in &plan.directories {
         if let Err(failure) = plan::make_directory(ctx, directory).await {
             report_failure(&ctx.observer, totals, directory.display(), failure);
         }
     }
+    // One queue for all workers, so that large files do not hold up a fixed share of the batch.
     let queue = Arc::new(Mutex::new(VecDeque::from(plan.items)));
     let mut running = JoinSet::new();
     for _ in 0..workers {
@@ -355,6 +357,7 @@ async fn execute(
     let workers = async {
         while let Some(result) = running.join_next().await {
             if let Err(e) = result {
+                // A panic in one copy must not be mistaken for success.
                 let message = format!("a copy ended unexpectedly: {e}");
                 report_failure(
                     &ctx.observer,

@@ -103,6 +103,8 @@ impl EndpointAbilities {
             adapts_streams: from.adapts_streams,
             takes_chunks: from.ranges && to.partial_writes,
             on_this_machine: from.is_local && to.is_local,
+            // For a third-party copy the path between the servers is unknown; the longer one is a
+            // guess.
             rtt: from.rtt.max(to.rtt),
         }
     }
@@ -138,6 +140,7 @@ impl StreamPlan {
             ..Self::default()
         };
         let plan = match options.parallelism {
+            // MODE S has one data connection (RFC 959 section 3.4.1).
             _ if sequential || options.mode == ModeChoice::Stream => fixed(1),
             Parallelism::Fixed(n) => fixed(n.max(1)),
             Parallelism::Auto => Self::auto(options, size, abilities),

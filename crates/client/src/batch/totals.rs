@@ -158,6 +158,7 @@ impl BatchTotals {
     pub(super) fn summary(&self, elapsed: Duration) -> CopySummary {
         let seconds = elapsed.as_secs_f64();
         let evidence = &self.evidence.own_evidence;
+        // An empty batch may take no measurable time.
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
         let finding = self
             .evidence

@@ -308,6 +308,8 @@ impl Journal {
         match &result {
             Ok(()) => {
                 let before = self.written.as_ref().map_or(0, |s| s.synced.byte_count());
+                // Only synced ranges justify a sync of the journal: safe ranges do not survive a
+                // power cut.
                 self.unsynced |= state.synced.byte_count() > before;
                 self.written = Some(state.clone());
             }

@@ -177,6 +177,8 @@ impl WriteTarget {
             Ok(meta) if meta.is_dir() => Err(local_failure(&destination, "is a directory")),
             Ok(meta) if !meta.is_file() => {
                 let kind = meta.file_type();
+                // A socket cannot be opened, and a write to a block device could destroy a file
+                // system.
                 if kind.is_socket() || kind.is_block_device() {
                     return Err(local_failure(&destination, "is a socket or block device"));
                 }

@@ -30,7 +30,7 @@ fn a_finished_file_gets_time_permissions_and_final_name() {
     fs::write(&destination, "old").unwrap();
     fs::set_permissions(&destination, Permissions::from_mode(0o600)).unwrap();
     let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&destination) else {
-        panic!("a regular file is written aside");
+        panic!("a regular file is written under its partial name");
     };
     let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
     assert!(

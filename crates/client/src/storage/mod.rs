@@ -50,6 +50,7 @@ impl StorageAccess {
         opening: SessionOpening<'_>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         match id {
+            // Local storages need no session; opening them cannot fail.
             StorageId::LocalFiles => Ok(Box::new(LocalFiles::new(self.sync_policy))),
             StorageId::StandardStreams => Ok(Box::new(StandardStreams)),
             StorageId::Server(server) => self.open_server(server, opening).await,

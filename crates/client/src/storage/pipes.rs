@@ -72,6 +72,7 @@ impl Storage for StandardStreams {
 
     async fn open(&mut self, _path: &[u8]) -> Result<Option<OpenSource>, CopyFailure> {
         let name = "standard input";
+        // A duplicate, so that closing the source leaves standard input open.
         let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
         let stdin = stdin.map_err(|e| local_failure(Path::new(name), e))?;
         // Sequential: a redirected file may be partly read, and the next reader of the descriptor

@@ -51,8 +51,10 @@ impl TraceFile {
             let file = options
                 .write(true)
                 .create(true)
+                // Truncated below, once the lock shows that no other run writes it.
                 .truncate(false)
                 .open(path)?;
+            // A pipe or /dev/stderr cannot be locked or truncated.
             if file.metadata()?.is_file() {
                 // Checked before truncating: another run's trace must stay intact.
                 if take_write_lock(&file, WriteLockKind::Exclusive)? == WriteLockStatus::Busy {

@@ -72,6 +72,7 @@ pub(super) fn target_within_tree(top: &[u8], directory: &[u8], target: &[u8]) ->
         if !is_below || rest.contains(&&b".."[..]) {
             return None;
         }
+        // Relative, so that the copied link stays valid wherever the tree is copied to.
         let mut path = vec![&b".."[..]; depth];
         path.extend(rest);
         return Some(match path.is_empty() {

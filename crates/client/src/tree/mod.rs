@@ -288,6 +288,7 @@ impl DirectoryTree {
                 let target_entry = match storage.stat(&join_path(walk.top, &relative)).await {
                     Ok(target_entry) => target_entry,
                     Err(failure) if failure.transient => return Err(failure),
+                    // A link whose target cannot be read is reported as dangling.
                     Err(_) => ListedEntry::new(&entry.name, EntryKind::SymLink),
                 };
                 match target_entry.kind {

@@ -10,6 +10,7 @@ impl BatchEvidence {
     /// Goodput, streams, limiter, and what would remove the limit.
     pub(crate) fn why_line(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = match (self.own_evidence.role, self.third_party) {
+            // Only if this end moved no bytes itself: its own measurements say more.
             (None, Some(stats)) => self.describe_third_party(&stats, goodput_bps, finding),
             _ => self.describe_own_transfers(goodput_bps, finding),
         };
@@ -30,6 +31,7 @@ impl BatchEvidence {
         match finding {
             LimiterFinding::Reported(limiter) => self.senders.remedy(limiter),
             LimiterFinding::Measured(share) => self.senders.remedy(share.limiter),
+            // Neither server said what would help.
             LimiterFinding::BetweenServers => None,
         }
     }

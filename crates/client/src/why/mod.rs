@@ -83,6 +83,7 @@ impl BatchEvidence {
                 self.senders.add(verdict, elapsed);
             }
             if remark.text.is_some() {
+                // A host repeats its remark after every transfer; the last one is current.
                 self.remarks.retain(|r| r.host != remark.host);
                 self.remarks.push(remark);
             }
@@ -100,6 +101,7 @@ impl BatchEvidence {
     /// Limiter of the transfers. `rate` is the rate limit of one transfer, bytes per second.
     pub(crate) fn limiter_finding(&self, rate: Option<u64>) -> LimiterFinding {
         let reported = self.senders.limiter();
+        // No role: this end moved no bytes itself.
         let Some(role) = self.own_evidence.role else {
             return match (reported, self.third_party) {
                 (Some(limiter), _) => LimiterFinding::Reported(limiter),
@@ -108,9 +110,8 @@ impl BatchEvidence {
             };
         };
         let own = dominant_limiter(&Evidence {
+            // Known for the batch only; the evidence of single transfers does not include it.
             rate_limit: rate,
-            // The batch's rate limit is known here only; the transfers' own evidence does not
-            // include it.
             ..self.own_evidence.clone()
         });
         match reported {

@@ -47,6 +47,7 @@ impl SenderVerdicts {
             },
         };
         limit.time += elapsed;
+        // Advice is not repeated with every transfer, so an earlier one stays valid.
         limit.remedy = verdict.remedy.clone().or(limit.remedy);
         self.limits.push(limit);
     }
@@ -58,8 +59,8 @@ impl SenderVerdicts {
 
     /// The limiter that was reported for the longest time. `None`: unknown.
     pub(super) fn limiter(&self) -> Option<Limiter> {
-        let position = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
-        position.max_by_key(|l| l.time).map(|l| l.limiter)
+        let known = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
+        known.max_by_key(|l| l.time).map(|l| l.limiter)
     }
 
     /// The remedy for a limiter.
@@ -74,6 +75,7 @@ impl SenderVerdicts {
         let mut text = String::new();
         if self.streams > 0 && u64::from(self.streams) != max_streams {
             text = match max_streams {
+                // The number of streams was not sampled, so this is the only one known.
                 0 => format!(" over {}", count_streams(self.streams.into())),
                 _ => format!(", {} at the end", self.streams),
             };

@@ -151,6 +151,7 @@ impl<'a> FileCopy<'a> {
             let mut storage = ctx.pool.acquire(&self.from).await?;
             source = storage.open(item.source.path()).await?;
         }
+        // An open file cannot be replaced between listing and reading, so its own facts count.
         let facts = match &source {
             Some(opened) => opened.facts.unwrap_or_default(),
             None => item.facts,
@@ -356,6 +357,7 @@ impl<'a> FileCopy<'a> {
             true => StreamPlan::for_local_copy(&self.ctx.options, size, sequential),
             false => StreamPlan::for_transfer(self.ctx, size, sequential, ends),
         };
+        // Kept over retries: the journal records whether bytes are in order, which depends on it.
         let stream_plan = *self.stream_plan.get_or_insert(stream_plan);
         let identity = CopyIdentity {
             source: self.source_identity(state),

@@ -158,6 +158,7 @@ impl FileCopy<'_> {
             let path = self.item.source.path();
             return Ok(from.checksum(algorithm, offset, length, path).await);
         };
+        // Without facts the source is a pipe.
         if opened.facts.is_none() {
             let message = "the source cannot be read again";
             return Ok(Err(CopyFailure::new(Exit::Local, message)));

@@ -34,6 +34,7 @@ pub(crate) async fn make_with_parents(
         // A parent that exists may refuse to be created. The last directory decides.
         match storage.make_dir(&path[..slash]).await {
             Err(failure) if failure.transient => return Err(failure),
+            // A missing directory above is expected here; any other refusal explains the failure.
             Err(failure) if failure.exit != Exit::NotFound => reason = failure,
             _ => {}
         }

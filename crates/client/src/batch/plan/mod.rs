@@ -229,6 +229,7 @@ impl CopyPlan {
             ));
         }
         if let Location::Remote { .. } = destination {
+            // Local file systems report a name that is too long when the partial file is opened.
             check_name_length(&destination)?;
         }
         self.items.push(PlannedFile {

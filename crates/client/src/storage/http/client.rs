@@ -179,6 +179,7 @@ impl HttpClient {
         mut body_source: HttpRequestBody<'_>,
     ) -> Result<HttpResponse, CopyFailure> {
         let mut target = request.url.clone();
+        // Bounded, because redirects may form a loop.
         for _ in 0..=MAX_REDIRECTS {
             let result = match &mut body_source {
                 HttpRequestBody::Empty => self.send_once(request, &target, ()),
@@ -251,6 +252,7 @@ impl HttpClient {
     }
 
     fn agent(&mut self, secure: bool) -> Result<Agent, CopyFailure> {
+        // Separate agents, because the environment may name different proxies.
         let slot = &mut self.agents[usize::from(secure)];
         match slot {
             Some(agent) => Ok(agent.clone()),

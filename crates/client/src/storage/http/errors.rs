@@ -25,6 +25,7 @@ pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailu
     };
     match status {
         404 | 410 => permanent(Exit::NotFound, "the server has no such file or directory"),
+        // PUT and MKCOL below a missing collection (RFC 4918 sections 9.3.1 and 9.7.1).
         409 => permanent(
             Exit::NotFound,
             "the directory above it does not exist; make it first",
@@ -56,6 +57,7 @@ pub(super) fn status_failure(action: &str, response: &HttpResponse) -> CopyFailu
         413 => permanent(Exit::Local, "the server does not accept files of this size"),
         416 => permanent(Exit::Integrity, "the file became shorter; start over"),
         423 => permanent(Exit::Refused, "it is locked"),
+        // Insufficient Storage (RFC 4918 section 11.5).
         507 => permanent(Exit::Local, "the server's disk or quota is full"),
         408 | 425 | 429 => transient("the server asks to retry later"),
         500..=599 => transient("the server failed"),
