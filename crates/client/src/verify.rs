@@ -306,7 +306,7 @@ mod tests {
     fn sizes_replace_a_missing_checksum_only_for_confirmed_optional_checks() {
         let reason = || Err(CopyFailure::new(Exit::Protocol, "no CKSM"));
         let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, reason()) else {
-            panic!("sizes have to do");
+            panic!("the sizes are compared instead");
         };
         assert_eq!(warning, "f: verified by size only: no CKSM");
         let disputed = compared(true, false, reason()).unwrap_err();

@@ -60,7 +60,7 @@ fn ranges(text: &str) -> RangeSet {
 }
 
 /// The names in a directory, sorted.
-async fn names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
+async fn sorted_names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
     let entries = storage.list(path).await.unwrap();
     let mut names: Vec<_> = entries
         .into_iter()
@@ -89,22 +89,22 @@ async fn get(storage: &mut dyn Storage, path: &[u8], spec: &TransferSpec) -> Vec
 /// Runs all checks in the empty directory `top`.
 pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
     assert!(!storage.name().is_empty());
-    directories(storage, top).await;
+    check_directories(storage, top).await;
     let file = join_path(top, b"a file");
     let bytes = content(1, LENGTH);
     put(storage, &file, &bytes, &spec(Some(LENGTH))).await;
-    facts(storage, top, &file).await;
-    reading(storage, &file, &bytes).await;
-    sums(storage, &file, &bytes).await;
-    writing(storage, &file, &bytes).await;
-    names_and_times(storage, top, &file).await;
+    check_facts(storage, top, &file).await;
+    check_fetch(storage, &file, &bytes).await;
+    check_checksums(storage, &file, &bytes).await;
+    check_store(storage, &file, &bytes).await;
+    check_names_and_times(storage, top, &file).await;
     storage.remove_tree(&join_path(top, b"d")).await.unwrap();
     let missing = storage.stat(&join_path(top, b"d")).await.unwrap_err();
     assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
-    cancelled(storage, top).await;
+    check_cancellation(storage, top).await;
 }
 
-async fn directories(storage: &mut dyn Storage, top: &[u8]) {
+async fn check_directories(storage: &mut dyn Storage, top: &[u8]) {
     let directory = join_path(top, b"d");
     let missing = storage.stat(&directory).await.unwrap_err();
     assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
@@ -112,7 +112,7 @@ async fn directories(storage: &mut dyn Storage, top: &[u8]) {
     assert!(storage.make_dir(&directory).await.unwrap());
     assert!(!storage.make_dir(&directory).await.unwrap());
     assert_eq!(storage.stat(&directory).await.unwrap().kind, EntryKind::Dir);
-    assert!(names(storage, &directory).await.is_empty());
+    assert!(sorted_names(storage, &directory).await.is_empty());
     let deep = join_path(&directory, b"no/such");
     assert!(storage.make_dir(&deep).await.is_err());
     put(storage, &join_path(&directory, b"x"), b"", &spec(Some(0))).await;
@@ -120,7 +120,7 @@ async fn directories(storage: &mut dyn Storage, top: &[u8]) {
     assert_eq!((empty.kind, empty.size), (EntryKind::File, Some(0)));
 }
 
-async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
+async fn check_facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     let entry = storage.stat(file).await.unwrap();
     assert_eq!(
         (entry.kind, entry.size),
@@ -128,7 +128,7 @@ async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     );
     assert_eq!(entry.name, b"a file");
     assert_eq!(
-        names(storage, top).await,
+        sorted_names(storage, top).await,
         [b"a file".to_vec(), b"d".to_vec()]
     );
     let mut visited = Vec::new();
@@ -140,7 +140,7 @@ async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     assert_eq!(visited.len(), 1);
 }
 
-async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+async fn check_fetch(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     assert_eq!(get(storage, file, &spec(Some(LENGTH))).await, bytes);
     if storage.capabilities().ranges {
         let part = TransferSpec {
@@ -169,7 +169,7 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     assert!(control.stored().is_empty());
 }
 
-async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+async fn check_checksums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     let sums = storage.available_checksums(file).await.unwrap();
     for algorithm in sums.ranges.iter().chain(&sums.whole_files) {
         let sum = storage.checksum(*algorithm, 0, None, file).await.unwrap();
@@ -197,7 +197,7 @@ async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     }
 }
 
-async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+async fn check_store(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     let second = content(2, LENGTH);
     if storage.capabilities().partial_writes {
         let rest = TransferSpec {
@@ -221,7 +221,7 @@ async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
 }
 
 /// Runs last, because a session whose transfer was cancelled need not be usable.
-async fn cancelled(storage: &mut dyn Storage, top: &[u8]) {
+async fn check_cancellation(storage: &mut dyn Storage, top: &[u8]) {
     let control = Arc::new(TransferControl::new());
     control.cancel();
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(content(2, LENGTH), "source"));
@@ -232,7 +232,7 @@ async fn cancelled(storage: &mut dyn Storage, top: &[u8]) {
     assert!(stored.is_err(), "a copy that was cancelled is none");
 }
 
-async fn names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
+async fn check_names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     if storage
         .set_modified(file, Timestamp(1_000_000_000))
         .await

@@ -44,7 +44,7 @@ async fn copy(from: &str, to: &str, options: &CopyOptions) -> (CopySummary, Vec<
     (summary, warnings)
 }
 
-fn retrying() -> CopyOptions {
+fn options_with_retries() -> CopyOptions {
     CopyOptions {
         retries: 3,
         ..options()
@@ -52,7 +52,7 @@ fn retrying() -> CopyOptions {
 }
 
 /// Stores that only this test uses: one with the file `/f`, one empty.
-fn shelves(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
+fn memory_stores(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
     let (from, to) = (format!("{test}.from"), format!("{test}.to"));
     let (from, to) = (MemoryStore::named(&from), MemoryStore::named(&to));
     let bytes = content(9, LENGTH);
@@ -62,7 +62,7 @@ fn shelves(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
 
 #[tokio::test]
 async fn storages_without_third_party_transfers_are_relayed() {
-    let (_, to, bytes) = shelves("relayed");
+    let (_, to, bytes) = memory_stores("relayed");
     let (summary, warnings) = copy(
         "memory://relayed.from/f",
         "memory://relayed.to/g",
@@ -72,21 +72,21 @@ async fn storages_without_third_party_transfers_are_relayed() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!((summary.verified.as_str(), warnings.len()), ("crc32c", 0));
     assert!(to.get("/g") == Some(bytes));
-    assert_eq!(to.paths(), ["/g"], "nothing is left beside it");
+    assert_eq!(to.paths(), ["/g"], "no partial file is left");
 }
 
 #[tokio::test]
 async fn a_relay_broken_at_either_end_starts_over_and_stores_no_incomplete_file() {
     for (broken, end) in [("relay.breaks.at.source", 0), ("relay.breaks.at.store", 1)] {
-        let (from, to, bytes) = shelves(broken);
+        let (from, to, bytes) = memory_stores(broken);
         [&from, &to][end].break_after(&[3 << 20]);
         let source = format!("memory://{broken}.from/f");
         let destination = format!("memory://{broken}.to/f");
-        let (summary, _) = copy(&source, &destination, &retrying()).await;
+        let (summary, _) = copy(&source, &destination, &options_with_retries()).await;
         assert_eq!(summary.exit, Exit::Done, "{broken}: {summary:?}");
         assert!(to.get("/f") == Some(bytes));
         assert_eq!(to.paths(), ["/f"]);
-        let (_, to, _) = shelves(&format!("{broken}.once"));
+        let (_, to, _) = memory_stores(&format!("{broken}.once"));
         to.break_after(&[3 << 20]);
         let source = format!("memory://{broken}.once.from/f");
         let destination = format!("memory://{broken}.once.to/f");
@@ -98,7 +98,7 @@ async fn a_relay_broken_at_either_end_starts_over_and_stores_no_incomplete_file(
 
 #[tokio::test]
 async fn a_stalled_side_of_a_relay_ends_when_the_other_side_fails() {
-    let (from, to, _) = shelves("silent");
+    let (from, to, _) = memory_stores("silent");
     from.stall_at(2 << 20);
     to.break_after(&[1 << 20]);
     let observer = std::time::Instant::now();
@@ -129,11 +129,11 @@ async fn a_relay_that_breaks_each_time_fails_after_its_retries() {
 #[tokio::test]
 async fn an_interrupted_download_continues_from_the_partial_file() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, _, bytes) = shelves("down");
+    let (from, _, bytes) = memory_stores("down");
     from.break_after(&[3 << 20, 2 << 20]);
     let local_path = dir.path().join("f");
     let to = local_path.display().to_string();
-    let (summary, _) = copy("memory://down.from/f", &to, &retrying()).await;
+    let (summary, _) = copy("memory://down.from/f", &to, &options_with_retries()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(std::fs::read(&local_path).unwrap() == bytes);
     let moved = from.moved();
@@ -148,7 +148,7 @@ async fn an_interrupted_download_continues_from_the_partial_file() {
 #[tokio::test]
 async fn an_interrupted_upload_is_resumed_by_a_later_run() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, to, bytes) = shelves("up");
+    let (_, to, bytes) = memory_stores("up");
     let local_path = dir.path().join("f");
     std::fs::write(&local_path, &bytes).unwrap();
     let from = local_path.display().to_string();
@@ -174,7 +174,7 @@ async fn an_interrupted_upload_is_resumed_by_a_later_run() {
 #[tokio::test]
 async fn a_byte_stored_wrongly_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, to, bytes) = shelves("wrong");
+    let (_, to, bytes) = memory_stores("wrong");
     let local_path = dir.path().join("f");
     std::fs::write(&local_path, &bytes).unwrap();
     for from in [
@@ -191,7 +191,7 @@ async fn a_byte_stored_wrongly_fails_the_verification() {
 #[tokio::test]
 async fn a_byte_changed_in_transit_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, to, bytes) = shelves("garbled");
+    let (from, to, bytes) = memory_stores("garbled");
     let local_path = dir.path().join("f").display().to_string();
     for destination in ["memory://garbled.to/f", &local_path] {
         from.garble_at(4_000_000);
@@ -217,7 +217,7 @@ async fn a_byte_changed_in_transit_fails_the_verification() {
 
 #[tokio::test]
 async fn a_storage_without_capabilities_gets_its_files_with_a_warning() {
-    let (_, to, bytes) = shelves("little");
+    let (_, to, bytes) = memory_stores("little");
     to.remove_capabilities();
     let (summary, warnings) =
         copy("memory://little.from/f", "memory://little.to/f", &options()).await;
@@ -249,11 +249,11 @@ async fn trees_and_patterns_work_with_every_storage() {
         ..options()
     };
     let from = dir.path().join("t").display().to_string();
-    let shelf = MemoryStore::named("trees");
+    let store = MemoryStore::named("trees");
     let (summary, _) = copy(&from, "memory://trees/up/", &recursive).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
     let stored = ["/up/a b/three.nc", "/up/one", "/up/two.nc"];
-    assert_eq!(shelf.paths(), stored);
+    assert_eq!(store.paths(), stored);
     let back = dir.path().join("back");
     let (summary, _) = copy("memory://trees/up", &back.display().to_string(), &recursive).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
@@ -263,13 +263,13 @@ async fn trees_and_patterns_work_with_every_storage() {
     );
     let (summary, _) = copy("memory://trees/up/*.nc", "memory://trees/nc/", &options()).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
-    assert_eq!(shelf.get("/nc/two.nc").as_deref(), Some(&b"t/two.nc"[..]));
+    assert_eq!(store.get("/nc/two.nc").as_deref(), Some(&b"t/two.nc"[..]));
 }
 
 #[tokio::test]
 async fn the_started_event_has_the_length_of_the_part() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, _, _) = shelves("begun");
+    let (from, _, _) = memory_stores("begun");
     let local_path = dir.path().join("here");
     std::fs::write(&local_path, from.get("/f").unwrap()).unwrap();
     let local_path = local_path.display().to_string();
@@ -292,7 +292,7 @@ async fn the_started_event_has_the_length_of_the_part() {
 #[tokio::test]
 async fn parts_are_copied_to_every_kind_of_destination() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, to, bytes) = shelves("parts");
+    let (_, to, bytes) = memory_stores("parts");
     let part = CopyOptions {
         offset: Some(1000),
         length: Some(50_000),

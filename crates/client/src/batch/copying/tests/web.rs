@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{LENGTH, copy, retrying};
+use super::{LENGTH, copy, options_with_retries};
 use crate::batch::tests::options;
 use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
@@ -68,7 +68,7 @@ async fn an_interrupted_get_continues_without_moving_bytes_twice() {
         server.break_after(&[900_000, 700_000]);
         let local_path = dir.path().join("f");
         let to = local_path.display().to_string();
-        let options = with_streams(streams, retrying());
+        let options = with_streams(streams, options_with_retries());
         let (summary, _) = copy(&server.url("/f"), &to, &options).await;
         assert_eq!(summary.exit, Exit::Done, "{streams}: {summary:?}");
         assert_eq!(summary.verified, "sha256");
@@ -116,7 +116,7 @@ async fn a_file_that_changes_during_the_copy_fails() {
         server.break_after(&[900_000]);
         server.change_after(1 << 20);
         let to = dir.path().join("f").display().to_string();
-        let options = with_streams(streams, retrying());
+        let options = with_streams(streams, options_with_retries());
         let (summary, _) = copy(&server.url("/f"), &to, &options).await;
         assert_eq!(
             summary.exit,
@@ -135,7 +135,12 @@ async fn a_server_that_ignores_ranges_sends_the_whole_file_once_more() {
     server.break_after(&[6 << 20]);
     let local_path = dir.path().join("f");
     let to = local_path.display().to_string();
-    let (summary, _) = copy(&server.url("/f"), &to, &with_streams(4, retrying())).await;
+    let (summary, _) = copy(
+        &server.url("/f"),
+        &to,
+        &with_streams(4, options_with_retries()),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!(summary.verified, "sha256");
     assert!(std::fs::read(&local_path).unwrap() == bytes);
@@ -145,20 +150,24 @@ async fn a_server_that_ignores_ranges_sends_the_whole_file_once_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn relayed_copies_from_and_to_a_web_server_are_verified() {
     let (server, bytes) = server();
-    let shelf = MemoryStore::named("web");
+    let store = MemoryStore::named("web");
     for streams in [1, 4] {
         let to = format!("memory://web/{streams}");
-        let (summary, warnings) =
-            copy(&server.url("/f"), &to, &with_streams(streams, retrying())).await;
+        let (summary, warnings) = copy(
+            &server.url("/f"),
+            &to,
+            &with_streams(streams, options_with_retries()),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{summary:?}");
         assert_eq!((summary.verified.as_str(), warnings.len()), ("sha256", 0));
-        assert!(shelf.get(&format!("/{streams}")).as_ref() == Some(&bytes));
+        assert!(store.get(&format!("/{streams}")).as_ref() == Some(&bytes));
     }
     assert_eq!(server.sent(), 2 * LENGTH as u64);
     let (summary, _) = copy("memory://web/1", &server.url("/g"), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(server.get("/g") == Some(bytes));
-    assert_eq!(server.paths(), ["/f", "/g"], "nothing is left beside it");
+    assert_eq!(server.paths(), ["/f", "/g"], "no partial file is left");
     assert_eq!(summary.verified, "sha256");
     server.omit_digests_and_etags();
     for (from, to, verified) in [
@@ -177,8 +186,8 @@ async fn relayed_copies_from_and_to_a_web_server_are_verified() {
 async fn a_wrong_digest_at_either_end_fails() {
     let (server, bytes) = server();
     server.send_wrong_digests();
-    let shelf = MemoryStore::named("web.lies");
-    shelf.put("/f", &bytes, 1_000_000_000);
+    let store = MemoryStore::named("web.lies");
+    store.put("/f", &bytes, 1_000_000_000);
     let dir = tempfile::tempdir().unwrap();
     let local_path = dir.path().join("f");
     std::fs::write(&local_path, &bytes).unwrap();
@@ -190,19 +199,29 @@ async fn a_wrong_digest_at_either_end_fails() {
         let (summary, _) = copy(&from, &to, &options()).await;
         assert_eq!(summary.exit, Exit::Integrity, "{from}: {summary:?}");
     }
-    assert_eq!((shelf.get("/g"), server.get("/g")), (None, None));
+    assert_eq!((store.get("/g"), server.get("/g")), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_relay_starts_over_and_stores_no_incomplete_file() {
     let (server, bytes) = server();
-    let shelf = MemoryStore::named("web.breaks");
+    let store = MemoryStore::named("web.breaks");
     server.break_after(&[3 << 20]);
-    let (summary, _) = copy(&server.url("/f"), "memory://web.breaks/f", &retrying()).await;
+    let (summary, _) = copy(
+        &server.url("/f"),
+        "memory://web.breaks/f",
+        &options_with_retries(),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
-    assert!(shelf.get("/f").as_ref() == Some(&bytes));
-    shelf.break_after(&[3 << 20]);
-    let (summary, _) = copy("memory://web.breaks/f", &server.url("/up"), &retrying()).await;
+    assert!(store.get("/f").as_ref() == Some(&bytes));
+    store.break_after(&[3 << 20]);
+    let (summary, _) = copy(
+        "memory://web.breaks/f",
+        &server.url("/up"),
+        &options_with_retries(),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(server.get("/up") == Some(bytes));
     assert_eq!(server.paths(), ["/f", "/up"]);
