@@ -288,7 +288,7 @@ async fn plan_and_execute(
     Ok(())
 }
 
-/// Refuses requests that are invalid whatever the files are.
+/// Refuses requests that are invalid for any files.
 fn check_request(
     sources: &[Location],
     destination: &Location,

@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn a_rate_near_the_limit_is_attributed_to_the_limit() {
-        let begun = Instant::now();
-        let after = |ms| begun + Duration::from_millis(ms);
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
         let mut samples = ProgressSampler::default();
         // Bytes that were sent before the limit took effect do not count.
-        assert!(!samples.is_at_rate_limit(begun, 0, Some(1000)));
-        assert!(!samples.is_at_rate_limit(begun, 900, Some(1000)));
+        assert!(!samples.is_at_rate_limit(start, 0, Some(1000)));
+        assert!(!samples.is_at_rate_limit(start, 900, Some(1000)));
         assert!(samples.is_at_rate_limit(after(1000), 1850, Some(1000)));
         assert!(!samples.is_at_rate_limit(after(2000), 2000, Some(1000)));
         assert!(!samples.is_at_rate_limit(after(2000), 9000, None));

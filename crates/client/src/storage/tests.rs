@@ -64,12 +64,12 @@ async fn serve(dir: &tempfile::TempDir) -> (SocketAddr, ShutdownHandle) {
         ..ServerConfig::default()
     };
     let (handle, shutdown) = Shutdown::manual();
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (send_address, address) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         let ready = |address| {
-            let _ = tell.send(address);
+            let _ = send_address.send(address);
         };
         server::serve(config, ready, shutdown).await.unwrap();
     });
-    (told.await.unwrap(), handle)
+    (address.await.unwrap(), handle)
 }

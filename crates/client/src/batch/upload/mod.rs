@@ -289,7 +289,7 @@ impl<'a> StorageDestination<'a> {
                     self.display_name
                 ),
             )),
-            told => Ok(told.is_some()),
+            size => Ok(size.is_some()),
         }
     }
 

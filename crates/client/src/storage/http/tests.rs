@@ -132,9 +132,9 @@ async fn only_missing_ranges_are_requested_relative_to_the_part() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_ranges_is_read_from_the_first_byte() {
     let body = content(5_000_000);
-    for told in [true, false] {
+    for announces_none in [true, false] {
         let served = Arc::clone(&body);
-        let ranges = if told { "none" } else { "bytes" };
+        let ranges = if announces_none { "none" } else { "bytes" };
         let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
             "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
             _ => response("200 OK", &[ETAG], &served),

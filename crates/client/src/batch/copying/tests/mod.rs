@@ -269,7 +269,7 @@ async fn trees_and_patterns_work_with_every_storage() {
 #[tokio::test]
 async fn the_started_event_has_the_length_of_the_part() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, _, _) = memory_stores("begun");
+    let (from, _, _) = memory_stores("started");
     let local_path = dir.path().join("here");
     std::fs::write(&local_path, from.get("/f").unwrap()).unwrap();
     let local_path = local_path.display().to_string();
@@ -280,8 +280,8 @@ async fn the_started_event_has_the_length_of_the_part() {
         ..options()
     };
     let observer = Arc::new(StartedSizes::default());
-    for from in ["memory://begun.from/f", &local_path] {
-        for to in ["memory://begun.to/part", &other_path] {
+    for from in ["memory://started.from/f", &local_path] {
+        for to in ["memory://started.to/part", &other_path] {
             let observer = Arc::clone(&observer) as Arc<dyn CopyObserver>;
             crate::copy(&[from.to_owned()], to, &part, observer).await;
         }
