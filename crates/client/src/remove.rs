@@ -5,7 +5,7 @@ use proto::listing::EntryKind;
 
 use crate::session::ClientSession;
 use crate::session::links::{SymlinkCheckScope, UnlinkResult, ambiguous_link_failure};
-use crate::tree::{MAX_DEPTH, check_name, join};
+use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
 
 /// Removes `top`: a file, a link, or a directory with everything in it.
@@ -110,7 +110,7 @@ async fn collect_content(
         for checked in listed {
             // A name with `/` or `..` would lead outside the tree.
             check_name(&checked.entry.name)?;
-            let path = join(&directory, &checked.entry.name);
+            let path = join_path(&directory, &checked.entry.name);
             if checked.entry.kind != EntryKind::Dir || checked.entry.is_symlink() {
                 tree.files.push(path);
                 continue;

@@ -110,7 +110,7 @@ fn assert_refused(summary: &CopySummary) {
         message.contains("another copy is writing this file"),
         "{message}"
     );
-    assert!(failure.is_some_and(CopyFailure::is_occupied));
+    assert!(failure.is_some_and(CopyFailure::is_destination_busy));
 }
 
 /// While another copy to `to` runs, `second` is refused; with `--wait` it runs afterwards.

@@ -316,7 +316,7 @@ async fn a_stall_between_servers_in_stream_mode_is_detected() {
         summary.first_failure
     );
     let message = summary.first_failure.unwrap().message;
-    assert!(message.contains("stood at 2097152 bytes"), "{message}");
+    assert!(message.contains("stayed at 2097152 bytes"), "{message}");
     assert_eq!(file_names(&server.root()), ["g.longhaul-partial"]);
 }
 
@@ -363,7 +363,7 @@ async fn a_refused_rename_keeps_the_old_and_the_new_file() {
         assert_ne!(summary.exit, Exit::Done);
         let failure = summary.first_failure.unwrap().message;
         assert!(
-            failure.contains("kept there as /g.longhaul-partial"),
+            failure.contains("kept on the server as /g.longhaul-partial"),
             "{failure}"
         );
         let files = faulty.files.lock().unwrap();
@@ -387,11 +387,11 @@ async fn a_backup_of_an_earlier_copy_is_not_replaced() {
     let summary = put_over_old_file(&faulty).await;
     assert_ne!(summary.exit, Exit::Done);
     let failure = summary.first_failure.unwrap().message;
-    let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, is there: \
-        look at it, and remove or rename it";
+    let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, still \
+        exists: examine it, then remove or rename it";
     assert!(failure.contains(what_to_do), "{failure}");
     assert!(
-        failure.contains("kept there as /g.longhaul-partial,"),
+        failure.contains("kept on the server as /g.longhaul-partial,"),
         "{failure}"
     );
     let files = faulty.files.lock().unwrap();

@@ -217,7 +217,7 @@ async fn links_are_followed_or_copied_only_when_requested() {
     create_linked_tree(&server);
     let workdir = tempfile::tempdir().unwrap();
     let with = |links| CopyOptions {
-        links,
+        symlinks: links,
         ..recursive()
     };
     let to = |name: &str| workdir.path().join(name).display().to_string();

@@ -266,11 +266,11 @@ fn refusals_of_web_servers_have_one_line_and_their_exit_code() {
     let mut cells = MatrixRow::new("refused");
     for (url, code, why) in [
         (url("", "none"), 4, "no such file"),
-        (url("", &locked), 3, "wants a user and a password"),
+        (url("", &locked), 3, "requires a user and a password"),
         (
             url("somebody:wrong@", &locked),
             3,
-            "wants a user and a password",
+            "requires a user and a password",
         ),
         (secure, 5, "certificate is not valid"),
     ] {
