@@ -1,15 +1,15 @@
-//! Environment that results were made in: kernel, processors, versions.
+//! TestMachine that results were made in: kernel, processors, versions.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
-use super::results::Environment;
+use super::results::TestMachine;
 use super::template::{self, Variables, Word};
 
 /// The machine; programs' versions and hosts' settings are added as they become known.
-pub(crate) fn machine() -> Environment {
+pub(crate) fn machine() -> TestMachine {
     let name = rustix::system::uname();
-    Environment {
+    TestMachine {
         kernel: name.release().to_string_lossy().into_owned(),
         cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         versions: BTreeMap::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::document::mistake;
-use super::results::Also;
+use super::results::FurtherMeasure;
 use super::template::{self, Variables};
 use crate::LabError;
 
@@ -26,8 +26,8 @@ pub(crate) struct AlsoDefinition {
 
 impl AlsoDefinition {
     /// As it is kept with the results.
-    pub(crate) fn shown(&self) -> Also {
-        Also {
+    pub(crate) fn shown(&self) -> FurtherMeasure {
+        FurtherMeasure {
             key: self.measure.clone(),
             label: self.label.clone(),
             unit: self.unit.clone(),

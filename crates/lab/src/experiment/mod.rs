@@ -50,7 +50,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::LabError;
-use results::Results;
+use results::ExperimentResults;
 
 pub use all::{AllDone, AllPlanned};
 pub use leftovers::sweep;
@@ -136,7 +136,7 @@ pub struct Listing {
 #[derive(Debug)]
 pub struct Saved {
     /// The results.
-    pub results: Results,
+    pub results: ExperimentResults,
     /// `OUT/NAME-MODE.json`.
     pub json: PathBuf,
     /// `OUT/NAME-MODE.csv`: one line a sample.
@@ -183,7 +183,7 @@ pub fn run_all(
 /// Plans [`run_all`], with the time it would take.
 ///
 /// # Errors
-/// Results that do not fit, an option that some experiment does not have.
+/// ExperimentResults that do not fit, an option that some experiment does not have.
 pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<AllPlanned, LabError> {
     all::plan(request, budget)
 }

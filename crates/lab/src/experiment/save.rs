@@ -1,4 +1,4 @@
-//! Results as files: JSON for programs, CSV with one line a sample for spreadsheets.
+//! ExperimentResults as files: JSON for programs, CSV with one line a sample for spreadsheets.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::definition::Definition;
 use super::merge;
-use super::results::{Cell, Results, Sample};
+use super::results::{ExperimentResults, ResultCell, RunRecord};
 use crate::LabError;
 use crate::quoting::{csv_line, csv_text};
 
@@ -14,7 +14,7 @@ use crate::quoting::{csv_line, csv_text};
 #[derive(Debug)]
 pub(crate) struct Written {
     /// Content of the files now.
-    pub(crate) results: Results,
+    pub(crate) results: ExperimentResults,
     /// `OUT/NAME-MODE.json`.
     pub(crate) json: PathBuf,
     /// `OUT/NAME-MODE.csv`.
@@ -33,7 +33,7 @@ const LARGEST: u64 = 64 << 20;
 ///
 /// # Errors
 /// It cannot be read, or holds something else, which is not to be overwritten.
-pub(crate) fn read(file: &Path) -> Result<Option<Results>, LabError> {
+pub(crate) fn read(file: &Path) -> Result<Option<ExperimentResults>, LabError> {
     let mut text = String::new();
     let read = File::open(file).and_then(|file| file.take(LARGEST).read_to_string(&mut text));
     match read {
@@ -79,7 +79,7 @@ pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
 pub(crate) fn save(
     out: &Path,
     definition: &Definition,
-    fresh: &Results,
+    fresh: &ExperimentResults,
 ) -> Result<Written, LabError> {
     let cannot = |e: std::io::Error| LabError::system(format!("cannot lock {}", out.display()), e);
     // Dropped at the end of this function.
@@ -96,7 +96,7 @@ pub(crate) fn save(
 }
 
 /// Writes both files, each replacing what was there at once.
-fn write(out: &Path, results: &Results) -> Result<(PathBuf, PathBuf), LabError> {
+fn write(out: &Path, results: &ExperimentResults) -> Result<(PathBuf, PathBuf), LabError> {
     let stem = format!("{}-{}", results.experiment, results.mode);
     let json = file(out, &results.experiment, &results.mode);
     let mut document = serde_json::to_vec_pretty(results).map_err(|e| {
@@ -126,7 +126,7 @@ fn replace(out: &Path, path: &Path, content: &[u8]) -> Result<(), LabError> {
 }
 
 /// One line a sample, with a heading (RFC 4180).
-fn csv(results: &Results) -> String {
+fn csv(results: &ExperimentResults) -> String {
     let axes: Vec<&str> = results
         .down
         .iter()
@@ -169,11 +169,11 @@ fn csv(results: &Results) -> String {
 }
 
 fn fields(
-    results: &Results,
+    results: &ExperimentResults,
     axes: &[&str],
-    cell: &Cell,
+    cell: &ResultCell,
     index: usize,
-    sample: &Sample,
+    sample: &RunRecord,
 ) -> Vec<String> {
     let number = |value: Option<f64>| value.map(|v| v.to_string()).unwrap_or_default();
     let mut fields = vec![
@@ -206,12 +206,12 @@ fn fields(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::results::{Also, Axis, Chart, Series};
+    use crate::experiment::results::{FurtherMeasure, SweepAxis, TimeChart, TimeSeries};
 
-    fn results() -> Results {
+    fn results() -> ExperimentResults {
         let mut cell = super::super::tally::empty("x", [("p".into(), "4".into())].into(), None);
         cell.paper = Some(9.5);
-        cell.samples.push(Sample {
+        cell.samples.push(RunRecord {
             value: Some(1.25),
             invalid: vec!["late, \"very\"".into()],
             spoiled: false,
@@ -223,14 +223,14 @@ mod tests {
             limited_by: Some("loss".into()),
             also: [("seconds".into(), 2.5)].into(),
         });
-        cell.series.push(Series {
+        cell.series.push(TimeSeries {
             chart: 0,
             line: "window".into(),
             run: 0,
             times: vec![0.5, 1.0],
             values: vec![64.0, 128.0],
         });
-        Results {
+        ExperimentResults {
             experiment: "e".into(),
             title: "t".into(),
             source: String::new(),
@@ -239,10 +239,10 @@ mod tests {
             started: "2026-01-01T00:00:00Z".into(),
             seconds: 1.0,
             seed: 1,
-            environment: super::super::results::Environment::default(),
+            environment: super::super::results::TestMachine::default(),
             unit: "Mbit/s".into(),
             higher_is_better: true,
-            across: Axis {
+            across: SweepAxis {
                 key: "p".into(),
                 label: "streams".into(),
                 unit: String::new(),
@@ -257,13 +257,13 @@ mod tests {
             definition: String::new(),
             unfinished: Vec::new(),
             planned: 0,
-            also: vec![Also {
+            also: vec![FurtherMeasure {
                 key: "seconds".into(),
                 label: "time".into(),
                 unit: "s".into(),
                 higher_is_better: false,
             }],
-            charts: vec![Chart {
+            charts: vec![TimeChart {
                 title: "Window".into(),
                 unit: "kB".into(),
             }],
@@ -277,7 +277,8 @@ mod tests {
         write(out.path(), &results()).unwrap();
         let (json, lines) = write(out.path(), &results()).unwrap();
         assert_eq!(json, out.path().join("e-quick.json"));
-        let read: Results = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        let read: ExperimentResults =
+            serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
         assert_eq!(read, results());
         assert_eq!(
             std::fs::read_to_string(lines).unwrap(),

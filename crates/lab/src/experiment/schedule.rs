@@ -12,7 +12,7 @@ use super::entrants::{self, Entrants};
 use super::measures::AlsoDefinition;
 use super::merge;
 use super::plan::{self, Entrant, Sweep};
-use super::results::{Axis, Cell, Program, Results};
+use super::results::{ComparedProgram, ExperimentResults, ResultCell, SweepAxis};
 use super::series::SeriesDefinition;
 use super::template::Variables;
 use super::{Mode, Planned, RunRequest, environment, save, variables};
@@ -28,7 +28,7 @@ pub(crate) struct Schedule {
     /// The `longhaul` under test.
     pub(crate) longhaul: PathBuf,
     /// The results, without cells.
-    pub(crate) blank: Results,
+    pub(crate) blank: ExperimentResults,
     /// In the order in which they are made.
     pub(crate) visits: Vec<Visit>,
     /// Cells that have all their runs already.
@@ -54,7 +54,7 @@ pub(crate) struct Turn {
     /// Behind the last one.
     pub(crate) end: u32,
     /// Samples that an earlier run left of this cell.
-    pub(crate) kept: Option<Cell>,
+    pub(crate) kept: Option<ResultCell>,
     /// How long a run takes, expected.
     seconds: f64,
 }
@@ -104,7 +104,13 @@ impl Schedule {
         Ok(schedule)
     }
 
-    fn turn(&self, request: &RunRequest, index: usize, at: &At, kept: Option<&Results>) -> Turn {
+    fn turn(
+        &self,
+        request: &RunRequest,
+        index: usize,
+        at: &At,
+        kept: Option<&ExperimentResults>,
+    ) -> Turn {
         let entrant = &self.entrants[index];
         let (definition, mode) = (&self.definition, request.mode);
         let own = entrant.repetitions(mode);
@@ -113,7 +119,7 @@ impl Schedule {
         let end = end.min(request.at_most.unwrap_or(end)).max(1);
         let bytes = entrant.bytes(mode, asked(definition, mode, at));
         let shown = entrant.program.shown_at(at);
-        let here = |cell: &&Cell| cell.program == entrant.key && cell.at == shown;
+        let here = |cell: &&ResultCell| cell.program == entrant.key && cell.at == shown;
         let kept = kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(here));
         let kept = kept
             .filter(|cell| !is_spoiled(cell))
@@ -170,7 +176,7 @@ impl Schedule {
 }
 
 /// Whether the lab has spoiled every run of a cell.
-pub(crate) fn is_spoiled(cell: &Cell) -> bool {
+pub(crate) fn is_spoiled(cell: &ResultCell) -> bool {
     let mut samples = cell.samples.iter();
     samples.all(|sample| !sample.invalid.is_empty())
         && cell.samples.last().is_some_and(|sample| sample.spoiled)
@@ -211,8 +217,13 @@ pub(crate) fn planned_cells(name: &str, mode: &str) -> Option<usize> {
     planned(name, mode, &known.definition).ok()
 }
 
-/// Results without cells.
-fn blank(known: &Known, request: &RunRequest, sweep: &Sweep, entrants: &Entrants) -> Results {
+/// ExperimentResults without cells.
+fn blank(
+    known: &Known,
+    request: &RunRequest,
+    sweep: &Sweep,
+    entrants: &Entrants,
+) -> ExperimentResults {
     let definition = &known.definition;
     let mut environment = environment::machine();
     environment
@@ -226,9 +237,9 @@ fn blank(known: &Known, request: &RunRequest, sweep: &Sweep, entrants: &Entrants
     let also = measured
         .chain(best::ratios(&definition.best, definition.higher_is_better))
         .collect();
-    let mut programs: Vec<Program> = entrants.all.iter().map(Entrant::shown).collect();
+    let mut programs: Vec<ComparedProgram> = entrants.all.iter().map(Entrant::shown).collect();
     programs.extend(best::shown(&definition.best, &keys));
-    Results {
+    ExperimentResults {
         experiment: known.name.clone(),
         title: definition.title.clone(),
         source: definition.source.clone(),
@@ -260,13 +271,13 @@ fn blank(known: &Known, request: &RunRequest, sweep: &Sweep, entrants: &Entrants
 }
 
 /// An axis with the values that are visited, and those that programs show in place of them.
-fn shown(axis: &AxisDefinition, sweep: &Sweep, entrants: &[Entrant]) -> Axis {
+fn shown(axis: &AxisDefinition, sweep: &Sweep, entrants: &[Entrant]) -> SweepAxis {
     let mut values = sweep.values(&axis.key).to_vec();
     for entrant in entrants {
         let own = entrant.program.ignores.get(&axis.key);
         values.extend(own.filter(|own| !values.contains(own)).cloned());
     }
-    Axis {
+    SweepAxis {
         key: axis.key.clone(),
         label: axis.label.clone(),
         unit: axis.unit.clone(),

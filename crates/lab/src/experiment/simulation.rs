@@ -8,7 +8,7 @@ use super::definition::Definition;
 use super::document::mistake;
 use super::interrupt::Interrupts;
 use super::plan::Entrant;
-use super::results::{Sample, Series};
+use super::results::{RunRecord, TimeSeries};
 use super::template::{self, Variables};
 use super::variables;
 use super::{Mode, process, series};
@@ -26,7 +26,7 @@ pub(crate) fn run(
     at: &At,
     entrant: &Entrant,
     seed: u64,
-) -> Result<Option<(Sample, Vec<Series>)>, LabError> {
+) -> Result<Option<(RunRecord, Vec<TimeSeries>)>, LabError> {
     let (name, definition) = (place.name, place.definition);
     let wrong = |what: String| mistake(name, "simulation", what);
     let table = filled(name, definition, place.mode, at, entrant)?;
@@ -47,7 +47,7 @@ pub(crate) fn run(
     let missing = value.is_none().then(|| "nothing was measured".to_owned());
     let also = definition.also.iter().map(|also| also.measure.as_str());
     let also = also.filter_map(|name| Some((name.to_owned(), taken(name, point)?)));
-    let sample = Sample {
+    let sample = RunRecord {
         value,
         invalid: missing.into_iter().collect(),
         spoiled: false,
@@ -123,7 +123,7 @@ fn taken(measure: &str, point: &SimPoint) -> Option<f64> {
 }
 
 /// The experiment's charts over time, of a file in chunks.
-fn over_time(definition: &Definition, key: &str, point: &SimPoint) -> Vec<Series> {
+fn over_time(definition: &Definition, key: &str, point: &SimPoint) -> Vec<TimeSeries> {
     let chunks = point.chunks.iter();
     let samples = chunks.filter_map(|chunk| serde_json::to_value(chunk).ok());
     series::of_samples(&definition.series, key, samples)

@@ -1,12 +1,12 @@
 //! Samples become cells: what counts, its median, and how far it can be trusted.
 
 use super::axes::At;
-use super::results::{Also, AlsoValue, Cell, Sample};
+use super::results::{FurtherMeasure, MeasureValue, ResultCell, RunRecord};
 use super::statistics::{half_width, median};
 
 /// A cell without samples.
-pub(crate) fn empty(program: &str, at: At, paper: Option<f64>) -> Cell {
-    Cell {
+pub(crate) fn empty(program: &str, at: At, paper: Option<f64>) -> ResultCell {
+    ResultCell {
         program: program.to_owned(),
         at,
         chosen: None,
@@ -21,7 +21,7 @@ pub(crate) fn empty(program: &str, at: At, paper: Option<f64>) -> Cell {
 }
 
 /// Adds a sample and sums up again.
-pub(crate) fn add(cell: &mut Cell, sample: Sample) {
+pub(crate) fn add(cell: &mut ResultCell, sample: RunRecord) {
     cell.samples.push(sample);
     let valid = || cell.samples.iter().filter(|s| s.invalid.is_empty());
     let values: Vec<f64> = valid().filter_map(|s| s.value).collect();
@@ -38,7 +38,7 @@ pub(crate) fn add(cell: &mut Cell, sample: Sample) {
     cell.cpu_per_gigabyte = median(&cpu);
     for (key, values) in also {
         let paper = cell.also.get(&key).and_then(|known| known.paper);
-        let summed = AlsoValue {
+        let summed = MeasureValue {
             median: median(&values),
             half_width: half_width(&values),
             paper,
@@ -52,7 +52,7 @@ const WORTH_COUNTING: u64 = 1 << 20;
 
 /// Processor seconds for each GB (10⁹ bytes) of a run that moved some and did not fail.
 #[allow(clippy::cast_precision_loss, reason = "file sizes are far below 2⁵³")]
-pub(crate) fn cpu_per_gigabyte(sample: &Sample) -> Option<f64> {
+pub(crate) fn cpu_per_gigabyte(sample: &RunRecord) -> Option<f64> {
     sample.value?;
     let gigabytes = sample.bytes as f64 / 1e9;
     (sample.bytes >= WORTH_COUNTING).then_some(sample.cpu_seconds? / gigabytes)
@@ -61,11 +61,11 @@ pub(crate) fn cpu_per_gigabyte(sample: &Sample) -> Option<f64> {
 /// A cell in one line for people: program, point, median, the value beside it (`reference`), further measures,
 /// processor time.
 pub(crate) fn describe(
-    cell: &Cell,
+    cell: &ResultCell,
     label: &str,
     reference: &str,
     unit: &str,
-    also: &[Also],
+    also: &[FurtherMeasure],
 ) -> String {
     let at: Vec<String> = cell
         .at
@@ -110,7 +110,7 @@ pub(crate) fn describe(
     )
 }
 
-fn why(cell: &Cell) -> &str {
+fn why(cell: &ResultCell) -> &str {
     let last = cell.samples.last().and_then(|s| s.invalid.first());
     last.map_or("it did not run", String::as_str)
 }
@@ -130,8 +130,8 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn sample(value: Option<f64>, invalid: &[&str]) -> Sample {
-        Sample {
+    fn sample(value: Option<f64>, invalid: &[&str]) -> RunRecord {
+        RunRecord {
             value,
             invalid: invalid.iter().map(|s| (*s).to_owned()).collect(),
             spoiled: false,
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn further_measures_are_summed_up_like_the_first() {
         let mut cell = empty("x", at(), None);
-        let published = AlsoValue {
+        let published = MeasureValue {
             paper: Some(9.0),
-            ..AlsoValue::default()
+            ..MeasureValue::default()
         };
         cell.also.insert("seconds".to_owned(), published);
         add(&mut cell, sample(Some(1.0), &["late"]));

@@ -1,22 +1,24 @@
-//! Results for the unit tests of the report.
+//! ExperimentResults for the unit tests of the report.
 
 use std::collections::BTreeMap;
 
 use crate::experiment::results::{
-    Also, AlsoValue, Axis, Cell, Chart, Environment, PUBLISHED, Program, Results, Sample, Series,
+    ComparedProgram, ExperimentResults, FurtherMeasure, MeasureValue, PUBLISHED, ResultCell,
+    RunRecord, SweepAxis, TestMachine, TimeChart, TimeSeries,
 };
 
 /// Two programs, two stream counts, two latencies, three runs each. Cells are in the order of
 /// program, row, column; medians are 100, 200, ... 800.
-pub(super) fn two_by_two() -> Results {
+pub(super) fn two_by_two() -> ExperimentResults {
     let across = axis("latency", "one-way latency", "ms", &["1", "50"]);
     let down = axis("streams", "parallel streams", "", &["1", "8"]);
-    let programs =
-        [("longhaul", "longhaul"), ("guc", "globus-url-copy")].map(|(key, label)| Program {
+    let programs = [("longhaul", "longhaul"), ("guc", "globus-url-copy")].map(|(key, label)| {
+        ComparedProgram {
             key: key.to_owned(),
             label: label.to_owned(),
             published_ratio: None,
-        });
+        }
+    });
     let mut cells = Vec::new();
     for program in &programs {
         for row in &down.values {
@@ -26,7 +28,7 @@ pub(super) fn two_by_two() -> Results {
             }
         }
     }
-    Results {
+    ExperimentResults {
         experiment: "bbc-5.1".to_owned(),
         title: "Parallel streams against latency".to_owned(),
         source: "BBC WHP 178, table 5.1".to_owned(),
@@ -39,10 +41,10 @@ pub(super) fn two_by_two() -> Results {
         definition: String::new(),
         unfinished: Vec::new(),
         planned: 0,
-        environment: Environment {
+        environment: TestMachine {
             kernel: "6.18.0".to_owned(),
             cpus: 2,
-            ..Environment::default()
+            ..TestMachine::default()
         },
         unit: "Mbit/s".to_owned(),
         higher_is_better: true,
@@ -59,10 +61,10 @@ pub(super) fn two_by_two() -> Results {
 
 /// [`two_by_two`] with a third program that chooses the number of streams: its row is `auto`, its
 /// medians are 900 and 1000.
-pub(super) fn with_auto() -> Results {
+pub(super) fn with_auto() -> ExperimentResults {
     let mut results = two_by_two();
     let key = "longhaul-auto";
-    results.programs.push(Program {
+    results.programs.push(ComparedProgram {
         key: key.to_owned(),
         label: "longhaul, which chooses".to_owned(),
         published_ratio: None,
@@ -78,20 +80,20 @@ pub(super) fn with_auto() -> Results {
 
 /// [`two_by_two`] whose runs also measured a time, 1 s for each 100 Mbit/s, and the first cell's
 /// window over time.
-pub(super) fn with_more() -> Results {
+pub(super) fn with_more() -> ExperimentResults {
     let mut results = two_by_two();
-    results.also.push(Also {
+    results.also.push(FurtherMeasure {
         key: "seconds".to_owned(),
         label: "time".to_owned(),
         unit: "s".to_owned(),
         higher_is_better: false,
     });
-    results.charts.push(Chart {
+    results.charts.push(TimeChart {
         title: "Window and flight size".to_owned(),
         unit: "kB".to_owned(),
     });
     for cell in &mut results.cells {
-        let value = AlsoValue {
+        let value = MeasureValue {
             median: cell.median.map(|median| median / 100.0),
             half_width: Some(0.5),
             paper: None,
@@ -106,7 +108,7 @@ pub(super) fn with_more() -> Results {
         ("window", [64.0, 128.0, 512.0]),
         ("flight size", [10.0, 90.0, 500.0]),
     ] {
-        results.cells[0].series.push(Series {
+        results.cells[0].series.push(TimeSeries {
             chart: 0,
             line: line.to_owned(),
             run: 0,
@@ -117,8 +119,8 @@ pub(super) fn with_more() -> Results {
     results
 }
 
-fn axis(key: &str, label: &str, unit: &str, values: &[&str]) -> Axis {
-    Axis {
+fn axis(key: &str, label: &str, unit: &str, values: &[&str]) -> SweepAxis {
+    SweepAxis {
         key: key.to_owned(),
         label: label.to_owned(),
         unit: unit.to_owned(),
@@ -127,8 +129,8 @@ fn axis(key: &str, label: &str, unit: &str, values: &[&str]) -> Axis {
     }
 }
 
-fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
-    let run = |value: f64| Sample {
+fn cell(program: &str, row: &str, column: &str, median: f64) -> ResultCell {
+    let run = |value: f64| RunRecord {
         value: Some(value),
         invalid: Vec::new(),
         spoiled: false,
@@ -140,7 +142,7 @@ fn cell(program: &str, row: &str, column: &str, median: f64) -> Cell {
         limited_by: None,
         also: BTreeMap::new(),
     };
-    Cell {
+    ResultCell {
         program: program.to_owned(),
         at: BTreeMap::from([
             ("streams".to_owned(), row.to_owned()),

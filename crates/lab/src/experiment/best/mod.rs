@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::document::mistake;
-use super::results::{Also, AlsoValue, Cell, Program};
+use super::results::{ComparedProgram, FurtherMeasure, MeasureValue, ResultCell};
 use crate::LabError;
 
 /// Entrants of which the best one counts, at each point another one perhaps: what somebody finds who
@@ -22,7 +22,7 @@ pub(crate) struct BestDefinition {
 /// Its key → of whom.
 pub(crate) type Bests = BTreeMap<String, BestDefinition>;
 
-/// Key in [`Cell::also`] of the ratio to the best of `key`.
+/// Key in [`ResultCell::also`] of the ratio to the best of `key`.
 fn ratio_key(key: &str) -> String {
     format!("of-{key}")
 }
@@ -58,12 +58,12 @@ pub(crate) fn check(
 }
 
 /// The bests of which one of `entrants` (keys) is part, as they are kept with the results.
-pub(crate) fn shown(bests: &Bests, entrants: &[&str]) -> Vec<Program> {
+pub(crate) fn shown(bests: &Bests, entrants: &[&str]) -> Vec<ComparedProgram> {
     let taking_part = |of: &[String]| of.iter().any(|key| entrants.contains(&key.as_str()));
     bests
         .iter()
         .filter(|(_, best)| taking_part(&best.of))
-        .map(|(key, best)| Program {
+        .map(|(key, best)| ComparedProgram {
             key: key.clone(),
             label: best.label.clone(),
             published_ratio: None,
@@ -72,8 +72,11 @@ pub(crate) fn shown(bests: &Bests, entrants: &[&str]) -> Vec<Program> {
 }
 
 /// The ratios to the bests, as they are kept with the results.
-pub(crate) fn ratios(bests: &Bests, higher_is_better: bool) -> impl Iterator<Item = Also> + '_ {
-    bests.iter().map(move |(key, best)| Also {
+pub(crate) fn ratios(
+    bests: &Bests,
+    higher_is_better: bool,
+) -> impl Iterator<Item = FurtherMeasure> + '_ {
+    bests.iter().map(move |(key, best)| FurtherMeasure {
         key: ratio_key(key),
         label: format!("ratio to the {}", best.label),
         unit: "\u{d7}".to_owned(),
@@ -83,7 +86,12 @@ pub(crate) fn ratios(bests: &Bests, higher_is_better: bool) -> impl Iterator<Ite
 
 /// Adds to the cells of one point, those from `first` on, a cell for each best that was measured
 /// there, and to all of them their ratios to it.
-pub(crate) fn add(bests: &Bests, higher_is_better: bool, cells: &mut Vec<Cell>, first: usize) {
+pub(crate) fn add(
+    bests: &Bests,
+    higher_is_better: bool,
+    cells: &mut Vec<ResultCell>,
+    first: usize,
+) {
     let mut winners = Vec::new();
     for (key, best) in bests {
         let here = cells.iter().skip(first);
@@ -112,9 +120,9 @@ pub(crate) fn add(bests: &Bests, higher_is_better: bool, cells: &mut Vec<Cell>, 
             let Some(ratio) = ratio.filter(|ratio| ratio.is_finite()) else {
                 continue;
             };
-            let value = AlsoValue {
+            let value = MeasureValue {
                 median: Some(ratio),
-                ..AlsoValue::default()
+                ..MeasureValue::default()
             };
             cell.also.insert(key.clone(), value);
             for sample in &mut cell.samples {
@@ -126,7 +134,7 @@ pub(crate) fn add(bests: &Bests, higher_is_better: bool, cells: &mut Vec<Cell>, 
 }
 
 /// Takes from a cell its ratios to the bests.
-pub(crate) fn forget(bests: &Bests, cell: &mut Cell) {
+pub(crate) fn forget(bests: &Bests, cell: &mut ResultCell) {
     for key in bests.keys().map(|key| ratio_key(key)) {
         cell.also.remove(&key);
         for sample in &mut cell.samples {
@@ -136,8 +144,8 @@ pub(crate) fn forget(bests: &Bests, cell: &mut Cell) {
 }
 
 /// The winner's cell under the best's key.
-fn named(key: &str, winner: &Cell) -> Cell {
-    Cell {
+fn named(key: &str, winner: &ResultCell) -> ResultCell {
+    ResultCell {
         program: key.to_owned(),
         chosen: Some(winner.program.clone()),
         series: Vec::new(),

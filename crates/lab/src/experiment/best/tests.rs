@@ -22,14 +22,14 @@ quick = ["1"]
 
 const BEST: &str = "[best.set]\nlabel = 'best set'\nof = ['one', 'two']\n";
 
-fn cell(program: &str, median: Option<f64>) -> Cell {
-    Cell {
+fn cell(program: &str, median: Option<f64>) -> ResultCell {
+    ResultCell {
         median,
         ..tally::empty(program, BTreeMap::new(), None)
     }
 }
 
-fn ratio(cell: &Cell) -> Option<f64> {
+fn ratio(cell: &ResultCell) -> Option<f64> {
     cell.also.get("of-set")?.median
 }
 
@@ -74,7 +74,7 @@ fn it_is_shown_where_one_of_its_own_takes_part() {
     let definition = definition(BEST).unwrap();
     assert_eq!(shown(&definition.best, &["two"])[0].label, "best set");
     assert!(shown(&definition.best, &["free"]).is_empty());
-    let ratios: Vec<Also> = ratios(&definition.best, true).collect();
+    let ratios: Vec<FurtherMeasure> = ratios(&definition.best, true).collect();
     assert_eq!(ratios[0].label, "ratio to the best set");
 }
 

@@ -19,7 +19,7 @@ use super::plan::Entrant;
 use super::preparation::Prepared;
 use super::process::{self, Wait};
 use super::reading::Reading;
-use super::results::{Sample, Series};
+use super::results::{RunRecord, TimeSeries};
 use super::series;
 use super::template::Variables;
 use crate::LabError;
@@ -39,16 +39,16 @@ pub(crate) enum Run {
 #[derive(Debug)]
 pub(crate) struct Made {
     /// Valid or not.
-    pub(crate) sample: Sample,
+    pub(crate) sample: RunRecord,
     /// The hosts' kernel settings (`HOST: KEY` → value), if they were asked for.
     pub(crate) settings: BTreeMap<String, String>,
     /// Fields of the client's trace over time.
-    pub(crate) series: Vec<Series>,
+    pub(crate) series: Vec<TimeSeries>,
 }
 
 impl Made {
     /// In the simulator there are no settings, and nothing comes too late.
-    pub(crate) fn simulated(sample: Sample, series: Vec<Series>) -> Self {
+    pub(crate) fn simulated(sample: RunRecord, series: Vec<TimeSeries>) -> Self {
         Self {
             sample,
             settings: BTreeMap::new(),
@@ -250,7 +250,7 @@ fn judge(
         (Some(trace), None) => series::read(&definition.series, &entrant.key, trace),
         _ => Vec::new(),
     };
-    let sample = Sample {
+    let sample = RunRecord {
         value,
         bytes: if failure.is_none() { bytes } else { 0 },
         invalid: failure.into_iter().chain(spoiled.iter().cloned()).collect(),

@@ -1,11 +1,11 @@
-//! Results of several runs of one experiment, put together cell by cell.
+//! ExperimentResults of several runs of one experiment, put together cell by cell.
 
 use std::path::Path;
 
 use super::axes::AxisDefinition;
 use super::best;
 use super::definition::Definition;
-use super::results::{Axis, Cell, Program, Results};
+use super::results::{ComparedProgram, ExperimentResults, ResultCell, SweepAxis};
 use crate::LabError;
 
 /// How the note begins that a run leaves which ended early.
@@ -15,7 +15,11 @@ pub(crate) const ENDED_EARLY: &str = "Ended early: ";
 ///
 /// # Errors
 /// [`LabError::Usage`] names `file`, which holds `kept`.
-pub(crate) fn check(file: &Path, kept: &Results, fresh: &Results) -> Result<(), LabError> {
+pub(crate) fn check(
+    file: &Path,
+    kept: &ExperimentResults,
+    fresh: &ExperimentResults,
+) -> Result<(), LabError> {
     let other = if kept.experiment != fresh.experiment || kept.mode != fresh.mode {
         "of another experiment".to_owned()
     } else if kept.seed != fresh.seed {
@@ -33,10 +37,14 @@ pub(crate) fn check(file: &Path, kept: &Results, fresh: &Results) -> Result<(), 
 }
 
 /// `kept` with every cell that `fresh` has anew. Unfinished cells stay until they are finished.
-pub(crate) fn merged(definition: &Definition, kept: Option<Results>, fresh: &Results) -> Results {
+pub(crate) fn merged(
+    definition: &Definition,
+    kept: Option<ExperimentResults>,
+    fresh: &ExperimentResults,
+) -> ExperimentResults {
     let mut all = fresh.clone();
     // The bests are found anew.
-    let is_own = |program: &Program| !definition.best.contains_key(&program.key);
+    let is_own = |program: &ComparedProgram| !definition.best.contains_key(&program.key);
     all.programs.retain(is_own);
     if let Some(mut kept) = kept {
         kept.cells.retain(|cell| cell.chosen.is_none());
@@ -75,7 +83,7 @@ pub(crate) fn merged(definition: &Definition, kept: Option<Results>, fresh: &Res
 }
 
 /// The same program at the same point.
-pub(crate) fn same(one: &Cell, other: &Cell) -> bool {
+pub(crate) fn same(one: &ResultCell, other: &ResultCell) -> bool {
     one.program == other.program && one.at == other.at
 }
 
@@ -88,7 +96,7 @@ fn union<T>(known: &mut Vec<T>, more: Vec<T>, same: impl Fn(&T, &T) -> bool) {
     }
 }
 
-fn widen(axis: &mut Axis, more: Axis) {
+fn widen(axis: &mut SweepAxis, more: SweepAxis) {
     union(&mut axis.values, more.values, |a, b| a == b);
 }
 
@@ -118,12 +126,12 @@ fn common(one: &[String], other: &[String]) -> Vec<String> {
 }
 
 /// Orders axes, programs and cells as the experiment has them, and adds the bests.
-fn arrange(definition: &Definition, results: &mut Results) {
+fn arrange(definition: &Definition, results: &mut ExperimentResults) {
     let order = |axis: &AxisDefinition, value: &String| {
         let place = axis.full.iter().position(|known| known == value);
         place.unwrap_or(usize::MAX)
     };
-    let sorted = |axis: &mut Axis| {
+    let sorted = |axis: &mut SweepAxis| {
         if let Some(known) = definition.axes().find(|known| known.key == axis.key) {
             axis.values.sort_by_key(|value| order(known, value));
         }
@@ -142,7 +150,7 @@ fn arrange(definition: &Definition, results: &mut Results) {
     results
         .programs
         .extend(best::shown(&definition.best, &keys));
-    let place = |cell: &Cell| -> (Vec<usize>, usize) {
+    let place = |cell: &ResultCell| -> (Vec<usize>, usize) {
         let at = definition.axes().map(|axis| {
             let value = cell.at.get(&axis.key);
             value.map_or(usize::MAX, |value| order(axis, value))

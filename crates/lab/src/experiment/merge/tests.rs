@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::experiment::results::Environment;
+use crate::experiment::results::TestMachine;
 use crate::experiment::tally;
 
 const EXPERIMENT: &str = r#"
@@ -26,16 +26,16 @@ fn definition() -> Definition {
     Definition::parse("t.toml", EXPERIMENT).unwrap()
 }
 
-fn cell(program: &str, rtt: &str, median: f64) -> Cell {
+fn cell(program: &str, rtt: &str, median: f64) -> ResultCell {
     let at = BTreeMap::from([("rtt".to_owned(), rtt.to_owned())]);
-    Cell {
+    ResultCell {
         median: Some(median),
         ..tally::empty(program, at, None)
     }
 }
 
-fn results(program: &str, values: &[&str], cells: Vec<Cell>) -> Results {
-    Results {
+fn results(program: &str, values: &[&str], cells: Vec<ResultCell>) -> ExperimentResults {
+    ExperimentResults {
         experiment: "t".into(),
         title: "T".into(),
         source: String::new(),
@@ -46,13 +46,13 @@ fn results(program: &str, values: &[&str], cells: Vec<Cell>) -> Results {
         seed: 1,
         definition: "f".into(),
         options: Vec::new(),
-        environment: Environment::default(),
+        environment: TestMachine::default(),
         unit: "Mbit/s".into(),
         higher_is_better: true,
         also: Vec::new(),
         charts: Vec::new(),
         baseline: None,
-        across: Axis {
+        across: SweepAxis {
             key: "rtt".into(),
             label: "round trip".into(),
             unit: "ms".into(),
@@ -60,7 +60,7 @@ fn results(program: &str, values: &[&str], cells: Vec<Cell>) -> Results {
             logarithmic: false,
         },
         down: None,
-        programs: vec![Program {
+        programs: vec![ComparedProgram {
             key: program.into(),
             label: program.to_uppercase(),
             published_ratio: None,
@@ -72,7 +72,7 @@ fn results(program: &str, values: &[&str], cells: Vec<Cell>) -> Results {
     }
 }
 
-fn told(results: &Results) -> Vec<String> {
+fn told(results: &ExperimentResults) -> Vec<String> {
     let cells = results.cells.iter();
     cells
         .map(|c| format!("{} {} {}", c.program, c.at["rtt"], c.median.unwrap()))
@@ -102,7 +102,7 @@ fn the_best_is_found_anew_among_the_programs_of_several_runs() {
     let one = results("one", &["1"], vec![cell("one", "1", 100.0)]);
     let all = merged(&definition, Some(two), &one);
     assert_eq!(told(&all), ["one 1 100", "two 1 50", "better 1 100"]);
-    let ratio = |cell: &Cell| cell.also["of-better"].median.unwrap();
+    let ratio = |cell: &ResultCell| cell.also["of-better"].median.unwrap();
     assert_eq!((ratio(&all.cells[0]), ratio(&all.cells[1])), (1.0, 0.5));
     let keys: Vec<_> = all.programs.iter().map(|p| &*p.key).collect();
     assert_eq!(keys, ["one", "two", "better"]);

@@ -4,7 +4,7 @@ use super::Mode;
 use super::axes::{At, AxisDefinition, Kind};
 use super::definition::Definition;
 use super::program::ProgramDefinition;
-use super::results::Program;
+use super::results::ComparedProgram;
 use super::template::{self, Variables};
 use super::variables;
 use super::variant::VariantDefinition;
@@ -37,9 +37,9 @@ impl Entrant {
     }
 
     /// As it is kept with the results.
-    pub(crate) fn shown(&self) -> Program {
+    pub(crate) fn shown(&self) -> ComparedProgram {
         let variant = self.variant.as_ref();
-        Program {
+        ComparedProgram {
             key: self.key.clone(),
             label: variant.map_or(&self.program.label, |v| &v.label).clone(),
             published_ratio: variant.and_then(|v| v.published_ratio),

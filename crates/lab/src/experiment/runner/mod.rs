@@ -14,7 +14,7 @@ use super::merge::{self, ENDED_EARLY};
 use super::plan::{self, Entrant};
 use super::planned::span;
 use super::preparation::Setup;
-use super::results::{AlsoValue, Cell, Results, Series};
+use super::results::{ExperimentResults, MeasureValue, ResultCell, TimeSeries};
 use super::save::{self, Written};
 use super::schedule::{self, Schedule, Turn, Visit};
 use super::scratch::Scratch;
@@ -40,7 +40,7 @@ struct Experiment<'a> {
     // Before `interrupts`: what it holds back takes effect when everything else is gone.
     scratch: Scratch,
     interrupts: Interrupts,
-    results: Results,
+    results: ExperimentResults,
     began: Instant,
     /// When the results were last written.
     saved: Instant,
@@ -178,7 +178,7 @@ impl Experiment<'_> {
 
     /// Every program in turn, as often as it has repetitions.
     fn visit(&mut self, visit: &Visit, say: &mut dyn FnMut(&str)) -> Result<Next, LabError> {
-        let mut cells: Vec<Cell> = visit
+        let mut cells: Vec<ResultCell> = visit
             .turns
             .iter()
             .map(|turn| self.begin(turn, visit))
@@ -212,7 +212,7 @@ impl Experiment<'_> {
     }
 
     /// Takes cells into the results: those that lack runs do not count.
-    fn keep(&mut self, cells: &[Cell], left: &[u32]) {
+    fn keep(&mut self, cells: &[ResultCell], left: &[u32]) {
         for (cell, left) in cells.iter().zip(left) {
             let results = &mut self.results;
             results.unfinished.retain(|known| !merge::same(known, cell));
@@ -228,13 +228,13 @@ impl Experiment<'_> {
     }
 
     /// The cell of a turn as it is before its first run.
-    fn begin(&self, turn: &Turn, visit: &Visit) -> Cell {
+    fn begin(&self, turn: &Turn, visit: &Visit) -> ResultCell {
         let kept = turn.kept.clone();
         kept.unwrap_or_else(|| self.blank_cell(&self.entrants[turn.entrant], &visit.at))
     }
 
     /// The cell of an entrant at a point, with what was published.
-    fn blank_cell(&self, entrant: &Entrant, at: &At) -> Cell {
+    fn blank_cell(&self, entrant: &Entrant, at: &At) -> ResultCell {
         let asked = |mode| schedule::asked(&self.definition, mode, at);
         let mode = self.request.mode;
         let whole = entrant.bytes(mode, asked(mode)) == asked(Mode::Full);
@@ -246,14 +246,14 @@ impl Experiment<'_> {
         };
         let paper = published(&self.definition.measure);
         let also = self.definition.also.iter().map(|also| {
-            let value = AlsoValue {
+            let value = MeasureValue {
                 paper: published(&also.measure),
-                ..AlsoValue::default()
+                ..MeasureValue::default()
             };
             (also.measure.clone(), value)
         });
         let also = also.collect();
-        Cell {
+        ResultCell {
             also,
             ..tally::empty(&entrant.key, at, paper)
         }
@@ -265,7 +265,7 @@ impl Experiment<'_> {
         &mut self,
         entrant: usize,
         at: &At,
-        cell: &mut Cell,
+        cell: &mut ResultCell,
         seed: u64,
     ) -> Result<Next, LabError> {
         let mut runs = Vec::new();
@@ -339,9 +339,9 @@ impl Experiment<'_> {
     }
 
     /// One line a cell of a point that has all its runs, and one for each best of them.
-    fn tell(&self, cells: &[Cell], left: &[u32], say: &mut dyn FnMut(&str)) {
+    fn tell(&self, cells: &[ResultCell], left: &[u32], say: &mut dyn FnMut(&str)) {
         let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
-        let mut whole: Vec<Cell> = whole.map(|(cell, _)| cell.clone()).collect();
+        let mut whole: Vec<ResultCell> = whole.map(|(cell, _)| cell.clone()).collect();
         if whole.len() == cells.len() {
             best::add(
                 &self.definition.best,
@@ -389,9 +389,9 @@ impl Experiment<'_> {
 }
 
 /// Keeps what a run says over time, if its chart still lacks a run.
-fn keep(definition: &Definition, kept: &mut Vec<Series>, fresh: Vec<Series>) {
+fn keep(definition: &Definition, kept: &mut Vec<TimeSeries>, fresh: Vec<TimeSeries>) {
     for mut series in fresh {
-        let same = |other: &&Series| other.chart == series.chart && other.line == series.line;
+        let same = |other: &&TimeSeries| other.chart == series.chart && other.line == series.line;
         series.run = kept.iter().filter(same).count();
         let wanted = definition.series.get(series.chart).map_or(0, |s| s.runs);
         if series.run < wanted {

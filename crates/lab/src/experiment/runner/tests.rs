@@ -50,7 +50,8 @@ fn a_whole_experiment_is_run_told_and_kept() {
     let mut said = Vec::new();
     let request = request(directory.path(), EXPERIMENT);
     let saved = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
-    let kept: Results = serde_json::from_slice(&std::fs::read(&saved.json).unwrap()).unwrap();
+    let kept: ExperimentResults =
+        serde_json::from_slice(&std::fs::read(&saved.json).unwrap()).unwrap();
     assert_eq!(kept.cells.len(), saved.results.cells.len());
     assert_eq!(saved.csv, request.out.join("few-quick.csv"));
     assert_eq!(kept.across.values, ["1", "4"]);
@@ -211,7 +212,7 @@ of = ["slow", "fast"]
     for point in results.cells.chunks(3) {
         assert_eq!(point[2].chosen.as_deref(), Some("fast"));
         assert_eq!(point[2].median, point[1].median);
-        let ratio = |cell: &Cell| cell.also["of-either"].median.unwrap();
+        let ratio = |cell: &ResultCell| cell.also["of-either"].median.unwrap();
         assert!(ratio(&point[0]) < 0.5 && ratio(&point[1]) == 1.0);
     }
     assert!(said.iter().any(|line| line.starts_with("either (fast)")));
@@ -220,12 +221,12 @@ of = ["slow", "fast"]
     assert_eq!(csv.matches(",either,").count(), 0, "{csv}");
 }
 
-fn kept(request: &RunRequest) -> Results {
+fn kept(request: &RunRequest) -> ExperimentResults {
     let file = request.out.join("few-quick.json");
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-fn values(results: &Results) -> Vec<&str> {
+fn values(results: &ExperimentResults) -> Vec<&str> {
     let cells = results.cells.iter();
     cells.map(|cell| cell.at["connections"].as_str()).collect()
 }
@@ -328,7 +329,7 @@ fn results_that_do_not_fit_are_neither_mixed_nor_overwritten() {
     run(&request, &mut |_| {}).unwrap();
     assert_eq!(kept(&request).seed, 9);
     let aside = std::fs::read(request.out.join("few-quick.json~")).unwrap();
-    let aside: Results = serde_json::from_slice(&aside).unwrap();
+    let aside: ExperimentResults = serde_json::from_slice(&aside).unwrap();
     assert_eq!(aside, before);
     let file = request.out.join("few-quick.json");
     std::fs::write(&file, "my notes").unwrap();

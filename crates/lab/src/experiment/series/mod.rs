@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::document::mistake;
-use super::results::{Chart, Series};
+use super::results::{TimeChart, TimeSeries};
 use super::trace::{self, Only};
 use crate::LabError;
 
@@ -85,8 +85,8 @@ impl SeriesDefinition {
     }
 
     /// As it is kept with the results.
-    pub(crate) fn chart(&self) -> Chart {
-        Chart {
+    pub(crate) fn chart(&self) -> TimeChart {
+        TimeChart {
             title: self.title.clone(),
             unit: self.unit.clone(),
         }
@@ -95,7 +95,11 @@ impl SeriesDefinition {
 
 /// Reads the charts of `definitions` that `program` has from a trace: JSON, one sample a line. What
 /// is no such sample is passed over; without a trace there is nothing.
-pub(crate) fn read(definitions: &[SeriesDefinition], program: &str, trace: &Path) -> Vec<Series> {
+pub(crate) fn read(
+    definitions: &[SeriesDefinition],
+    program: &str,
+    trace: &Path,
+) -> Vec<TimeSeries> {
     if definitions.is_empty() {
         return Vec::new();
     }
@@ -114,15 +118,15 @@ pub(crate) fn of_samples(
     definitions: &[SeriesDefinition],
     program: &str,
     samples: impl Iterator<Item = Value>,
-) -> Vec<Series> {
-    let mut all: Vec<(Series, &SeriesDefinition, &str)> = Vec::new();
+) -> Vec<TimeSeries> {
+    let mut all: Vec<(TimeSeries, &SeriesDefinition, &str)> = Vec::new();
     for (chart, definition) in definitions.iter().enumerate() {
         let named = &definition.programs;
         if !named.is_empty() && !named.iter().any(|key| key == program) {
             continue;
         }
         for (line, field) in &definition.lines {
-            let series = Series {
+            let series = TimeSeries {
                 chart,
                 line: line.clone(),
                 run: 0,
@@ -153,7 +157,7 @@ pub(crate) fn of_samples(
 /// At most [`MOST_POINTS`] of a line's points: the line is cut into slices of as many points each,
 /// of which the lowest and the highest are kept, so that every peak stays. Numbers are rounded to
 /// what a chart can show.
-fn thinned(mut series: Series) -> Series {
+fn thinned(mut series: TimeSeries) -> TimeSeries {
     let count = series.times.len();
     let per_slice = (2 * count).div_ceil(MOST_POINTS).max(1);
     let mut kept: Vec<usize> = Vec::new();

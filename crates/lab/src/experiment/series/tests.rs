@@ -25,7 +25,7 @@ fn charts(text: &str) -> Vec<SeriesDefinition> {
     toml::from_str::<File>(text).unwrap().series
 }
 
-fn read_text(program: &str, trace: &str) -> Vec<Series> {
+fn read_text(program: &str, trace: &str) -> Vec<TimeSeries> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("trace");
     std::fs::write(&file, trace).unwrap();
@@ -83,8 +83,8 @@ fn mistakes_name_their_key() {
     }
 }
 
-fn series(values: Vec<f64>) -> Series {
-    Series {
+fn series(values: Vec<f64>) -> TimeSeries {
+    TimeSeries {
         chart: 0,
         line: "x".into(),
         run: 0,
@@ -117,7 +117,7 @@ proptest! {
         if whole.times.len() <= MOST_POINTS {
             prop_assert_eq!(thin.values, whole.values);
         } else {
-            let highest = |s: &Series| s.values.iter().copied().fold(f64::MIN, f64::max);
+            let highest = |s: &TimeSeries| s.values.iter().copied().fold(f64::MIN, f64::max);
             prop_assert_eq!(highest(&thin), highest(&whole));
         }
     }
