@@ -3,16 +3,15 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::planned::{Planned, span};
-use super::schedule::{self, Schedule};
-use super::{RunRequest, Saved, catalog, runner};
+use super::schedule::{self, PlannedRun, Schedule, span};
+use super::{RunRequest, SavedResults, catalog, runner};
 use crate::LabError;
 
 /// The plan of a run of all experiments.
 #[derive(Debug)]
-pub struct AllPlanned {
+pub struct AllPlannedRuns {
     /// In the order in which they are run.
-    pub experiments: Vec<Planned>,
+    pub experiments: Vec<PlannedRun>,
     /// Experiments that cannot be run here, and why.
     pub left_out: Vec<(String, String)>,
     /// Repetitions are trimmed to this number so that the budget suffices.
@@ -23,9 +22,9 @@ pub struct AllPlanned {
 
 /// The outcome of a run of all experiments.
 #[derive(Debug, Default)]
-pub struct AllDone {
+pub struct AllRuns {
     /// Results, in the order in which they were made.
-    pub saved: Vec<Saved>,
+    pub saved: Vec<SavedResults>,
     /// Experiments that failed, and why.
     pub failed: Vec<(String, LabError)>,
     /// Experiments that were not begun: the budget was used up.
@@ -34,7 +33,7 @@ pub struct AllDone {
     pub spoiled: usize,
 }
 
-impl AllPlanned {
+impl AllPlannedRuns {
     /// A table for people.
     pub fn to_text(&self) -> String {
         let mut text = format!(
@@ -54,7 +53,7 @@ impl AllPlanned {
             );
         }
         let total =
-            |count: fn(&Planned) -> usize| self.experiments.iter().map(count).sum::<usize>();
+            |count: fn(&PlannedRun) -> usize| self.experiments.iter().map(count).sum::<usize>();
         let runs: u64 = self.experiments.iter().map(|planned| planned.runs).sum();
         let seconds: f64 = self.experiments.iter().map(|planned| planned.seconds).sum();
         let _ = writeln!(
@@ -85,9 +84,9 @@ impl AllPlanned {
 }
 
 /// The experiments that can be run, and those that cannot be run here.
-type Ready = (Vec<Schedule>, Vec<(String, String)>);
+type ReadySchedules = (Vec<Schedule>, Vec<(String, String)>);
 
-fn ready(request: &RunRequest, names: &[&str]) -> Result<Ready, LabError> {
+fn ready(request: &RunRequest, names: &[&str]) -> Result<ReadySchedules, LabError> {
     let mut ready = Vec::new();
     let mut left_out = Vec::new();
     for name in names {
@@ -106,7 +105,12 @@ fn trimmed(ready: &[Schedule], budget: Option<Duration>) -> Result<Option<u32>, 
     let Some(budget) = budget else {
         return Ok(None);
     };
-    let seconds = |most: u32| ready.iter().map(|one| one.seconds(most)).sum::<f64>();
+    let seconds = |most: u32| {
+        ready
+            .iter()
+            .map(|one| one.planned(most).seconds)
+            .sum::<f64>()
+    };
     let wanted = ready.iter().map(Schedule::most_repetitions).max();
     let wanted = wanted.unwrap_or(1).max(1);
     let fits = |most: &u32| seconds(*most) <= budget.as_secs_f64();
@@ -116,13 +120,13 @@ fn trimmed(ready: &[Schedule], budget: Option<Duration>) -> Result<Option<u32>, 
     }
 }
 
-fn planned((ready, left_out): &Ready, budget: Option<Duration>) -> AllPlanned {
+fn planned((ready, left_out): &ReadySchedules, budget: Option<Duration>) -> AllPlannedRuns {
     let (trimmed, beyond) = match trimmed(ready, budget) {
         Ok(trimmed) => (trimmed, None),
         Err(beyond) => (Some(1), Some(beyond)),
     };
     let at_most = trimmed.unwrap_or(u32::MAX);
-    AllPlanned {
+    AllPlannedRuns {
         experiments: ready.iter().map(|one| one.planned(at_most)).collect(),
         left_out: left_out.clone(),
         trimmed,
@@ -146,7 +150,10 @@ fn names() -> Vec<&'static str> {
 ///
 /// # Errors
 /// Results that do not fit, a mistake in a file.
-pub(crate) fn plan(request: &RunRequest, budget: Option<Duration>) -> Result<AllPlanned, LabError> {
+pub(crate) fn plan(
+    request: &RunRequest,
+    budget: Option<Duration>,
+) -> Result<AllPlannedRuns, LabError> {
     Ok(planned(&ready(request, &names())?, budget))
 }
 
@@ -158,14 +165,14 @@ pub(crate) fn run(
     request: &RunRequest,
     budget: Option<Duration>,
     say: &mut dyn FnMut(&str),
-) -> Result<AllDone, LabError> {
+) -> Result<AllRuns, LabError> {
     let until = budget.map(|budget| Instant::now() + budget);
     let all = ready(request, &names())?;
     for line in planned(&all, budget).to_text().lines() {
         say(line);
     }
     let mut to_come = all.0;
-    let mut done = AllDone::default();
+    let mut done = AllRuns::default();
     while !to_come.is_empty() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -231,7 +238,7 @@ mod tests {
         let mut request = request(out.path());
         request.repetitions = Some(4);
         let ready = ready(&request, &SIMULATED).unwrap();
-        let seconds = |planned: &AllPlanned| -> f64 {
+        let seconds = |planned: &AllPlannedRuns| -> f64 {
             planned.experiments.iter().map(|one| one.seconds).sum()
         };
         let whole = planned(&ready, None);

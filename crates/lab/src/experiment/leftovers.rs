@@ -41,13 +41,13 @@ pub(crate) fn places() -> [PathBuf; 2] {
 
 /// A directory of this process; it goes with it.
 #[derive(Debug)]
-pub(crate) struct Owned {
+pub(crate) struct OwnedDirectory {
     // Before the lock: nobody else's to remove meanwhile.
     directory: TempDir,
     _lock: File,
 }
 
-impl Owned {
+impl OwnedDirectory {
     /// Makes a directory in `place`.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_living_runs_directory_is_left_alone_and_a_dead_ones_is_removed() {
         let place = tempfile::tempdir().unwrap();
-        let living = Owned::new_in(place.path()).unwrap();
+        let living = OwnedDirectory::new_in(place.path()).unwrap();
         let dead = place.path().join(format!("{PREFIX}dead"));
         std::fs::create_dir_all(dead.join("served")).unwrap();
         std::fs::write(dead.join("served/1.dat"), "x").unwrap();

@@ -5,46 +5,29 @@
 //! into the files, `measurement` starts a fresh process for it (in a fresh network), and in that
 //! process `cell` starts server and client and counts.
 //!
-//! A `schedule` is what of it is still to be run; `merge` puts the cells of several runs together.
+//! A `schedule` is what of it is still to be run; `store` puts the cells of several commands together.
 //! `scratch` has a run's files, and `leftovers` removes those of runs that were killed.
 
 mod all;
-mod axes;
 mod best;
 mod catalog;
 mod cell;
 mod definition;
-mod document;
-mod entrants;
-mod environment;
-mod growth;
-mod interrupt;
 mod leftovers;
-mod level;
-mod listening;
 mod measurement;
-mod measures;
-mod merge;
 mod plan;
-mod planned;
 mod preparation;
 mod process;
 mod program;
 mod reading;
 pub mod results;
-mod rise;
 mod runner;
-mod save;
 mod schedule;
 mod scratch;
-mod series;
 mod simulation;
 mod statistics;
-mod tally;
+mod store;
 mod template;
-mod trace;
-mod variables;
-mod variant;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -52,9 +35,9 @@ use std::time::{Duration, Instant};
 use crate::LabError;
 use results::ExperimentResults;
 
-pub use all::{AllDone, AllPlanned};
+pub use all::{AllPlannedRuns, AllRuns};
 pub use leftovers::sweep;
-pub use planned::Planned;
+pub use schedule::PlannedRun;
 pub(crate) use schedule::planned_cells;
 pub(crate) use statistics::FEWEST;
 
@@ -122,8 +105,8 @@ impl RunRequest {
 }
 
 /// An experiment that ships with the lab.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+#[derive(Debug)]
+pub struct ExperimentListing {
     /// For `longhaul lab run`.
     pub name: String,
     /// One line.
@@ -134,7 +117,7 @@ pub struct Listing {
 
 /// Where an experiment's results went.
 #[derive(Debug)]
-pub struct Saved {
+pub struct SavedResults {
     /// The results.
     pub results: ExperimentResults,
     /// `OUT/NAME-MODE.json`.
@@ -144,7 +127,7 @@ pub struct Saved {
 }
 
 /// The experiments that ship with the lab.
-pub fn catalog() -> Vec<Listing> {
+pub fn catalog() -> Vec<ExperimentListing> {
     catalog::listings()
 }
 
@@ -156,7 +139,7 @@ pub fn catalog() -> Vec<Listing> {
 /// # Errors
 /// No such experiment, a mistake in its file, a missing privilege; a program that fails is a failed
 /// sample, not an error.
-pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
+pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<SavedResults, LabError> {
     runner::run(request, say)
 }
 
@@ -164,7 +147,7 @@ pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, Lab
 ///
 /// # Errors
 /// As [`run`], as far as nothing has to be run to know.
-pub fn plan(request: &RunRequest) -> Result<Planned, LabError> {
+pub fn plan(request: &RunRequest) -> Result<PlannedRun, LabError> {
     Ok(schedule::Schedule::of(request)?.planned(u32::MAX))
 }
 
@@ -176,7 +159,7 @@ pub fn run_all(
     request: &RunRequest,
     budget: Option<Duration>,
     say: &mut dyn FnMut(&str),
-) -> Result<AllDone, LabError> {
+) -> Result<AllRuns, LabError> {
     all::run(request, budget, say)
 }
 
@@ -184,7 +167,10 @@ pub fn run_all(
 ///
 /// # Errors
 /// ExperimentResults that do not fit, an option that some experiment does not have.
-pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<AllPlanned, LabError> {
+pub fn plan_all(
+    request: &RunRequest,
+    budget: Option<Duration>,
+) -> Result<AllPlannedRuns, LabError> {
     all::plan(request, budget)
 }
 

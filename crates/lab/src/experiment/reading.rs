@@ -1,118 +1,375 @@
-//! Numbers in what a run left.
+//! Numbers and series in the output of a run: what the client printed, files, samples over time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::growth::Growth;
-use super::level::Level;
-use super::rise::Rise;
+use super::results::{TimeChart, TimeSeries};
 use super::statistics::median;
 
-/// Where a value is in what a client printed, or in a file: exactly one of `json`, `after`,
-/// `growth`, `rise` and `level`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// Where a value is in the output of a client, or in files: exactly one of `json`, `after` and `trace`.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Reading {
+pub(crate) struct OutputReading {
     /// Keys and indices joined by dots, in the whole output or its last line.
     #[serde(default)]
     json: Option<String>,
-    /// A text that the number follows; with several, their median counts.
+    /// A text that the number follows; of several numbers the median.
     #[serde(default)]
     after: Option<String>,
-    /// A field of samples over time, of which the growth a second counts.
+    /// A field of samples over time, of which `take` counts.
     #[serde(default)]
-    growth: Option<Growth>,
-    /// The same field, of which the time counts until it grows that fast.
+    trace: Option<String>,
     #[serde(default)]
-    rise: Option<Rise>,
-    /// A field of samples over time, of which the median counts.
+    take: TraceStatistic,
+    /// The part that counts: shares of the field's last value for `rate` and `ninety`, of the time in which
+    /// the field is not 0 for `median`.
     #[serde(default)]
-    level: Option<Level>,
-    /// Name of a file in `{scratch}` that is read in place of what the client printed.
+    between: Option<(f64, f64)>,
+    /// The part that counts in seconds, in place of `between`.
+    #[serde(default)]
+    seconds: Option<(f64, f64)>,
+    /// For `ninety`: the growth a second of which nine tenths are to be reached, in place of the `rate`.
+    #[serde(default)]
+    target: Option<f64>,
+    /// For `ninety`: how long the growth has to hold, seconds.
+    #[serde(default = "half")]
+    hold: f64,
+    /// A file in `{scratch}` that is read in place of what the client printed; `NAME*`: all that begin so.
     #[serde(default)]
     file: Option<String>,
+    /// What counts of the values of several files.
+    #[serde(default)]
+    of_files: FileStatistic,
     /// Factor for the number.
     #[serde(default = "one")]
     scale: f64,
+}
+
+/// The number that a field over time comes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TraceStatistic {
+    /// Growth a second within the part.
+    Rate,
+    /// Seconds until the field grows by nine tenths of its rate within the part, for a while: from its last
+    /// 0, or from the begin of the part in `seconds`.
+    Ninety,
+    /// The median of the samples within the part. Zeros do not count: there was nothing to measure.
+    #[default]
+    Median,
+}
+
+/// The number that the values of several files come to.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FileStatistic {
+    #[default]
+    Mean,
+    Sum,
+    /// Jain's index, (Σx)² / (n·Σx²): 1 when all are equal.
+    Jain,
 }
 
 fn one() -> f64 {
     1.0
 }
 
-impl Reading {
+fn half() -> f64 {
+    0.5
+}
+
+/// With fewer samples within the part, the result would depend on when they were taken.
+const FEWEST_SAMPLES: usize = 10;
+
+impl OutputReading {
     /// The mistake in it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
-        let places = [
-            self.json.is_some(),
-            self.after.is_some(),
-            self.growth.is_some(),
-            self.rise.is_some(),
-            self.level.is_some(),
-        ];
-        if places.into_iter().filter(|given| *given).count() != 1 {
-            return Some("give one of 'json', 'after', 'growth', 'rise' and 'level'");
+        let places = [&self.json, &self.after, &self.trace];
+        if places.into_iter().flatten().count() != 1 {
+            return Some("give one of 'json', 'after' and 'trace'");
         }
         if self.file.as_ref().is_some_and(|name| name.contains('/')) {
             return Some("'file' is the name of a file in {scratch}, not a path");
         }
-        let growth = self.growth.as_ref().and_then(Growth::mistake);
-        let rise = self.rise.as_ref().and_then(Rise::mistake);
-        growth
-            .or(rise)
-            .or_else(|| self.level.as_ref().and_then(Level::mistake))
+        let part = self.between.or(self.seconds);
+        if part.is_some_and(|(from, to)| !(0.0 <= from && from < to)) {
+            return Some("'between' and 'seconds' have two numbers, the smaller one first");
+        }
+        if self.between.is_some_and(|(_, to)| to > 1.0) {
+            return Some("'between' has two shares, at most 1");
+        }
+        let needed = self.trace.is_some() && part.is_none();
+        needed.then_some("'trace' needs 'between' or 'seconds'")
     }
 
-    /// Name of the file in `{scratch}` that it is about; `None`: it is about what the client printed.
-    pub(crate) fn file(&self) -> Option<&str> {
-        self.file.as_deref()
+    /// Lets a reading of a trace that names no file read `file`.
+    pub(crate) fn read_trace_of(&mut self, file: &str) {
+        if self.trace.is_some() && self.file.is_none() {
+            self.file = Some(file.to_owned());
+        }
     }
 
-    /// The number, multiplied.
-    pub(crate) fn number(&self, output: &str) -> Option<f64> {
-        let found = if let Some(path) = &self.json {
-            json(output, path)?.as_f64()
-        } else if let Some(marker) = &self.after {
-            median(&numbers_after(output, marker))
-        } else if let Some(growth) = &self.growth {
-            growth.per_second(output)
-        } else if let Some(rise) = &self.rise {
-            rise.seconds(output)
-        } else {
-            self.level.as_ref()?.typical(output)
+    /// The number in what the client `printed`, or in files in `directory`.
+    pub(crate) fn number(&self, printed: &str, directory: &Path) -> Option<f64> {
+        let value = match &self.file {
+            None => self.number_in(printed)?,
+            Some(name) => {
+                let texts = texts(directory, name);
+                let values = texts.iter().map(|text| self.number_in(text));
+                // A file without a value is a flow that failed: then nothing was measured.
+                self.of_files.of(&values.collect::<Option<Vec<f64>>>()?)?
+            }
         };
-        found.map(|number| number * self.scale)
+        Some(value * self.scale)
     }
 
-    /// The value as text.
-    pub(crate) fn text(&self, output: &str) -> Option<String> {
-        let value = json(output, self.json.as_deref()?)?;
+    /// The value in what the client printed as text.
+    pub(crate) fn text(&self, printed: &str) -> Option<String> {
+        let value = json(printed, self.json.as_deref()?)?;
         value.as_str().map(str::to_owned)
+    }
+
+    fn number_in(&self, text: &str) -> Option<f64> {
+        if let Some(path) = &self.json {
+            return json(text, path)?.as_f64();
+        }
+        if let Some(marker) = &self.after {
+            return median(&numbers_after(text, marker));
+        }
+        let points = points(text, "transfer", self.trace.as_ref()?);
+        match self.take {
+            TraceStatistic::Rate => self.rate(&points),
+            TraceStatistic::Ninety => self.ninety(&points),
+            TraceStatistic::Median => self.median(points),
+        }
+    }
+
+    /// The moments between which the part lies, where the field only grows.
+    fn part(&self, points: &[(f64, f64)]) -> Option<(f64, f64)> {
+        if self.seconds.is_some() {
+            return self.seconds;
+        }
+        let ((from, to), last) = (self.between?, points.last()?.1);
+        Some((reached(points, from * last)?, reached(points, to * last)?))
+    }
+
+    fn rate(&self, points: &[(f64, f64)]) -> Option<f64> {
+        let (begin, end) = self.part(points)?;
+        let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
+        let grown = value_at(points, end)? - value_at(points, begin)?;
+        let rate = grown / (end - begin);
+        (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
+    }
+
+    fn ninety(&self, points: &[(f64, f64)]) -> Option<f64> {
+        let rate = self.target.or_else(|| self.rate(points))?;
+        let begin = match self.seconds {
+            Some((begin, _)) => begin,
+            None => {
+                let nothing = points.iter().rposition(|(_, value)| *value == 0.0);
+                points.get(nothing.unwrap_or(0))?.0
+            }
+        };
+        let end = self.seconds.map_or(f64::INFINITY, |(_, end)| end);
+        let mut later = points.iter().filter(|(t, _)| (begin..end).contains(t));
+        let risen = |(time, value): &&(f64, f64)| {
+            let later = value_at(points, time + self.hold);
+            later.is_some_and(|later| later - value >= 0.9 * rate * self.hold)
+        };
+        later.find(risen).map(|(time, _)| time - begin)
+    }
+
+    fn median(&self, mut points: Vec<(f64, f64)>) -> Option<f64> {
+        points.retain(|(_, value)| *value != 0.0);
+        let (first, last) = (points.first()?.0, points.last()?.0);
+        let at = |share: f64| first + (last - first) * share;
+        let between = || self.between.map(|(from, to)| (at(from), at(to)));
+        let (begin, end) = self.seconds.or_else(between)?;
+        let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
+        median(&within.map(|(_, value)| *value).collect::<Vec<f64>>())
     }
 }
 
+impl FileStatistic {
+    fn of(self, values: &[f64]) -> Option<f64> {
+        #[allow(clippy::cast_precision_loss, reason = "a count of files")]
+        let count = values.len() as f64;
+        let sum: f64 = values.iter().sum();
+        let squares: f64 = values.iter().map(|value| value * value).sum();
+        let found = match self {
+            Self::Mean => sum / count,
+            Self::Sum => sum,
+            Self::Jain => sum * sum / (count * squares),
+        };
+        (!values.is_empty() && found.is_finite()).then_some(found)
+    }
+}
+
+/// The contents of the files in `directory` that `name` means.
+fn texts(directory: &Path, name: &str) -> Vec<String> {
+    let text = |path: &Path| {
+        let bytes = std::fs::read(path).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let Some(begin) = name.strip_suffix('*') else {
+        return text(&directory.join(name)).into_iter().collect();
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let meant = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(begin));
+    meant.filter_map(|entry| text(&entry.path())).collect()
+}
+
 /// The value at `path` of the output as one JSON document, else of its last line.
-fn json(output: &str, path: &str) -> Option<serde_json::Value> {
+fn json(output: &str, path: &str) -> Option<Value> {
     let last = || output.lines().rfind(|line| !line.trim().is_empty());
-    let document: serde_json::Value = serde_json::from_str(output)
-        .ok()
-        .or_else(|| serde_json::from_str(last()?).ok())?;
-    let pointer: String = path.split('.').map(|part| format!("/{part}")).collect();
-    document.pointer(&pointer).cloned()
+    let document: Option<Value> = serde_json::from_str(output).ok();
+    let document = document.or_else(|| serde_json::from_str(last()?).ok())?;
+    document
+        .pointer(&format!("/{}", path.replace('.', "/")))
+        .cloned()
 }
 
 /// The numbers that directly follow `marker`.
 fn numbers_after(output: &str, marker: &str) -> Vec<f64> {
-    output
-        .split(marker)
-        .skip(1)
-        .filter_map(|rest| {
-            let rest = rest.trim_start();
-            let end = rest
-                .find(|c: char| !c.is_ascii_digit() && c != '.')
-                .unwrap_or(rest.len());
-            rest[..end].parse().ok()
-        })
-        .collect()
+    let number = |rest: &str| {
+        let rest = rest.trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        rest[..end.unwrap_or(rest.len())].parse().ok()
+    };
+    output.split(marker).skip(1).filter_map(number).collect()
+}
+
+/// Time and value of the samples (JSON objects, one a line) called `sample` that have `field`; other
+/// lines are passed over.
+fn points(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
+    let point = |line: &str| {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let meant = value.get("sample").is_none_or(|name| name == sample);
+        meant.then_some((value.get("time")?.as_f64()?, value.get(field)?.as_f64()?))
+    };
+    text.lines().filter_map(point).collect()
+}
+
+/// When `value` is reached; `None` if it never is, or already was at the first sample.
+fn reached(points: &[(f64, f64)], value: f64) -> Option<f64> {
+    let after = points.iter().position(|(_, v)| *v >= value)?;
+    let (t0, v0) = points[after.checked_sub(1)?];
+    let (t1, v1) = points[after];
+    Some(t0 + (value - v0) / (v1 - v0) * (t1 - t0))
+}
+
+/// The value at `time`, on the line between its neighbours; `None` outside.
+fn value_at(points: &[(f64, f64)], time: f64) -> Option<f64> {
+    let after = points.iter().position(|(t, _)| *t >= time)?;
+    let (t1, v1) = points[after];
+    let (t0, v0) = points[after.checked_sub(1)?];
+    Some(match t1 > t0 {
+        true => v0 + (v1 - v0) * (time - t0) / (t1 - t0),
+        false => v1,
+    })
+}
+
+/// A chart over time for each cell: which samples of a trace, which of their fields.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SeriesDefinition {
+    /// `Window and flight size`.
+    title: String,
+    /// Unit of the drawn values.
+    unit: String,
+    /// Factor for the fields.
+    #[serde(default = "one")]
+    scale: f64,
+    /// The kind of samples: `stream` or `transfer`.
+    #[serde(default)]
+    sample: String,
+    /// Name of a line in the chart → field.
+    pub(crate) lines: BTreeMap<String, String>,
+    /// Of how many runs of each cell it is kept, the first ones that count.
+    #[serde(default = "one_run")]
+    pub(crate) runs: usize,
+    /// Keys of the programs or variants that have it; empty: all.
+    #[serde(default)]
+    pub(crate) programs: Vec<String>,
+}
+
+fn one_run() -> usize {
+    1
+}
+
+impl SeriesDefinition {
+    /// As it is kept with the results.
+    pub(crate) fn chart(&self) -> TimeChart {
+        TimeChart {
+            title: self.title.clone(),
+            unit: self.unit.clone(),
+        }
+    }
+}
+
+/// Most points of a line that are kept.
+const MOST_POINTS: usize = 240;
+
+/// The charts of `definitions` that `program` has, from its samples in the order of time.
+pub(crate) fn series(
+    definitions: &[SeriesDefinition],
+    program: &str,
+    trace: &str,
+) -> Vec<TimeSeries> {
+    let mut all = Vec::new();
+    for (chart, definition) in definitions.iter().enumerate() {
+        let named = &definition.programs;
+        if !named.is_empty() && !named.iter().any(|key| key == program) {
+            continue;
+        }
+        for (line, field) in &definition.lines {
+            let mut points = points(trace, &definition.sample, field);
+            points
+                .iter_mut()
+                .for_each(|(_, value)| *value *= definition.scale);
+            let kept = thinned(&points);
+            let rounded = kept
+                .into_iter()
+                .map(|(time, value)| (rounded(time), rounded(value)));
+            let (times, values): (Vec<f64>, Vec<f64>) = rounded.unzip();
+            if !times.is_empty() {
+                all.push(TimeSeries {
+                    chart,
+                    line: line.clone(),
+                    run: 0,
+                    times,
+                    values,
+                });
+            }
+        }
+    }
+    all
+}
+
+/// At most [`MOST_POINTS`] of the points of a line: it is cut into slices of as many points each, of which
+/// the lowest and the highest are kept, so that every peak stays.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= MOST_POINTS {
+        return points.to_vec();
+    }
+    let mut kept = Vec::new();
+    for slice in points.chunks((2 * points.len()).div_ceil(MOST_POINTS)) {
+        let value = |index: &usize| slice[*index].1;
+        let by_value = |a: &usize, b: &usize| value(a).total_cmp(&value(b));
+        let low = (0..slice.len()).min_by(by_value).unwrap_or_default();
+        let high = (0..slice.len()).max_by(by_value).unwrap_or_default();
+        kept.push(slice[low.min(high)]);
+        kept.extend((low != high).then(|| slice[low.max(high)]));
+    }
+    kept
+}
+
+/// Five significant digits, which is what a chart can show.
+fn rounded(number: f64) -> f64 {
+    format!("{number:.4e}").parse().unwrap_or(number)
 }
 
 #[cfg(test)]
@@ -121,21 +378,45 @@ mod tests {
 
     use super::*;
 
-    fn reading(text: &str) -> Reading {
+    fn reading(text: &str) -> OutputReading {
         toml::from_str(text).unwrap()
+    }
+
+    fn number(text: &str, output: &str) -> Option<f64> {
+        reading(text).number(output, Path::new("/no/such"))
+    }
+
+    /// A sample of the transfer, and one of a stream, each 0.1 s.
+    fn trace(field: &str, values: impl IntoIterator<Item = f64>) -> String {
+        let line = |(index, value): (usize, f64)| {
+            let time = index as f64 / 10.0;
+            format!("{{\"sample\":\"stream\",\"time\":{time},\"{field}\":7}}\n")
+                + &format!("{{\"sample\":\"transfer\",\"time\":{time},\"{field}\":{value}}}\n")
+        };
+        values.into_iter().enumerate().map(line).collect()
+    }
+
+    /// Nothing for 1 s, 3 s at 100 a second, 6 s at 1000 a second, then 1 s of the last bytes.
+    fn slow_fast_slow() -> String {
+        let value = |index| match f64::from(index) / 10.0 {
+            t if t < 1.0 => 0.0,
+            t if t < 4.0 => (t - 1.0) * 100.0,
+            t if t < 10.0 => 300.0 + (t - 4.0) * 1000.0,
+            11.0 => 6400.0,
+            _ => 6300.0,
+        };
+        trace("bytes", (0..=110).map(value))
     }
 
     #[test]
     fn json_is_the_whole_output_or_its_last_line() {
-        let rate = reading("json = 'end.streams.0.rate'\nscale = 0.5");
-        assert_eq!(
-            rate.number("{\n \"end\": {\"streams\": [{\"rate\": 3}]}\n}\n"),
-            Some(1.5)
-        );
+        let rate = "json = 'end.streams.0.rate'\nscale = 0.5";
+        let document = "{\n \"end\": {\"streams\": [{\"rate\": 3}]}\n}\n";
+        assert_eq!(number(rate, document), Some(1.5));
         let lines = "{\"end\": 1}\n{\"end\": {\"streams\": [{\"rate\": 4.0}]}}\n\n";
-        assert_eq!(rate.number(lines), Some(2.0));
+        assert_eq!(number(rate, lines), Some(2.0));
         for bad in ["", "no", "{}", "{\"end\": {\"streams\": []}}"] {
-            assert_eq!(rate.number(bad), None, "{bad}");
+            assert_eq!(number(rate, bad), None, "{bad}");
         }
         let limit = reading("json = 'limited_by'");
         assert_eq!(
@@ -146,43 +427,140 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_numbers_after_a_text() {
-        let ping = reading("after = 'time='");
+    fn of_numbers_after_a_text_the_median_counts() {
         let output = "64 bytes: time=10.2 ms\n64 bytes: time=10.1 ms\ntime=99 ms\ntime=x";
-        assert_eq!(ping.number(output), Some(10.2));
-        assert_eq!(ping.number("nothing"), None);
+        assert_eq!(number("after = 'time='", output), Some(10.2));
+        assert_eq!(number("after = 'time='", "nothing"), None);
     }
 
     #[test]
-    fn a_reading_has_one_place() {
-        assert!(reading("json = 'a'").mistake().is_none());
-        assert!(reading("scale = 2").mistake().is_some());
-        assert!(reading("json = 'a'\nafter = 'b'").mistake().is_some());
-        let growth = |between| format!("growth = {{ of = 'a', between = {between} }}\n");
-        assert!(reading(&growth("[0.5, 1]")).mistake().is_none());
-        assert!(reading(&growth("[1, 0.5]")).mistake().is_some());
-        assert!(
-            reading(&(growth("[0.5, 1]") + "after = 'b'"))
-                .mistake()
-                .is_some()
+    fn the_rate_and_the_time_to_it_come_from_the_part_between_two_shares() {
+        let steady = "trace = 'bytes'\nbetween = [0.5, 0.95]\ntake = ";
+        let trace = slow_fast_slow();
+        let rate = number(&format!("{steady}'rate'"), &trace).unwrap();
+        assert!((rate - 1000.0).abs() < 1e-6, "{rate}");
+        // From 0.9 s, the last 0, until 90 % of half a second is fast.
+        let ninety = number(&format!("{steady}'ninety'"), &trace).unwrap();
+        assert!((2.9..3.2).contains(&ninety), "{ninety}");
+        let few = "{\"sample\":\"transfer\",\"time\":1,\"bytes\":3}";
+        for nothing in ["", "no sample", few] {
+            assert_eq!(number(&format!("{steady}'rate'"), nothing), None);
+            assert_eq!(number(&format!("{steady}'ninety'"), nothing), None);
+        }
+    }
+
+    #[test]
+    fn a_part_may_be_given_in_seconds_and_a_target_as_a_number() {
+        let part = "trace = 'bytes'\nseconds = [2, 9]\ntake = ";
+        let trace = slow_fast_slow();
+        let rate = number(&format!("{part}'rate'"), &trace).unwrap();
+        assert!((rate - (5300.0 - 100.0) / 7.0).abs() < 1e-6, "{rate}");
+        let ninety = number(&format!("{part}'ninety'\ntarget = 1000"), &trace).unwrap();
+        assert!((1.9..2.1).contains(&ninety), "{ninety}");
+        assert_eq!(
+            number(&format!("{part}'ninety'\ntarget = 9000"), &trace),
+            None
         );
-        let rise =
-            |over| format!("rise = {{ of = 'a', to = 1, between = [0.5, 1], over = {over} }}");
-        assert!(reading(&rise("1")).mistake().is_none());
-        assert!(reading(&rise("0")).mistake().is_some());
-        let level = |to| format!("level = {{ of = 'a', between = [0, {to}] }}");
-        assert!(reading(&level("1")).mistake().is_none());
-        assert!(reading(&level("2")).mistake().is_some());
-        let log = reading("json = 'a'\nfile = 'log'");
-        assert_eq!((log.mistake(), log.file()), (None, Some("log")));
-        assert!(reading("json = 'a'\nfile = '../log'").mistake().is_some());
+    }
+
+    #[test]
+    fn the_median_of_a_part_passes_over_zeros() {
+        // Nothing for 2 s, one stream until 5 s, then four until 10 s.
+        let streams = |index| match index {
+            0..20 | 100.. => 0.0,
+            20..50 => 1.0,
+            _ => 4.0,
+        };
+        let trace = trace("streams", (0..=150).map(streams));
+        let median =
+            |between: &str| number(&format!("trace = 'streams'\nbetween = {between}"), &trace);
+        assert_eq!(median("[0.8, 1]"), Some(4.0));
+        assert_eq!(median("[0, 0.3]"), Some(1.0));
+    }
+
+    #[test]
+    fn several_files_come_to_a_mean_a_sum_or_an_index() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, value) in [("flow-1", 3.0), ("flow-2", 1.0), ("other", 9.0)] {
+            let text = format!("{{\"rate\": {value}}}");
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        let number = |of: &str| {
+            let text = format!("json = 'rate'\nfile = 'flow-*'\nof_files = '{of}'");
+            reading(&text).number("", directory.path())
+        };
+        assert_eq!(
+            [number("mean"), number("sum"), number("jain")],
+            [Some(2.0), Some(4.0), Some(0.8)]
+        );
+        std::fs::write(directory.path().join("flow-3"), "failed").unwrap();
+        assert_eq!(number("sum"), None);
+    }
+
+    #[test]
+    fn a_reading_has_one_place_and_a_sound_part() {
+        for good in [
+            "json = 'a'",
+            "after = 'b'",
+            "trace = 'a'\nbetween = [0.4, 1]",
+        ] {
+            assert_eq!(reading(good).mistake(), None);
+        }
+        for bad in [
+            "scale = 2",
+            "json = 'a'\nafter = 'b'",
+            "json = 'a'\nfile = '../log'",
+            "trace = 'a'",
+            "trace = 'a'\nbetween = [0.5, 0.5]",
+            "trace = 'a'\nbetween = [0.5, 1.1]",
+            "trace = 'a'\nseconds = [nan, 1]",
+        ] {
+            assert!(reading(bad).mistake().is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn series_are_the_fields_of_the_samples_that_are_meant() {
+        let text = "title = 'W'\nunit = 'kB'\nscale = 0.001\nsample = 'stream'\nprograms = ['drs']\n\
+                    lines = { window = 'window', 'flight size' = 'in_flight' }";
+        let definitions = [toml::from_str(text).unwrap()];
+        let trace = r#"{"sample":"stream","time":0.2,"window":64000,"in_flight":32000}
+{"sample":"transfer","time":0.2,"window":1}
+no sample at all
+{"sample":"stream","time":0.4,"window":128000}"#;
+        let found = series(&definitions, "drs", trace);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|s| (&*s.line, &*s.times, &*s.values))
+            .collect();
+        let window = ("window", &[0.2, 0.4][..], &[64.0, 128.0][..]);
+        assert_eq!(shown, [("flight size", &[0.2][..], &[32.0][..]), window]);
+        assert!(series(&definitions, "stock", trace).is_empty());
     }
 
     proptest! {
         #[test]
-        fn any_output_is_answered(output in ".{0,200}") {
-            let _ = reading("json = 'a.b'").number(&output);
-            let _ = reading("after = 'time='").number(&output);
+        fn thinning_keeps_order_bounds_and_peaks(
+            values in prop::collection::vec(-1000..1000_i32, 1..2000),
+        ) {
+            let whole: Vec<(f64, f64)> =
+                values.iter().enumerate().map(|(i, v)| (i as f64, f64::from(*v))).collect();
+            let thin = thinned(&whole);
+            prop_assert!(thin.len() <= MOST_POINTS);
+            prop_assert!(thin.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            let highest = |p: &[(f64, f64)]| p.iter().map(|p| p.1).fold(f64::MIN, f64::max);
+            prop_assert_eq!(highest(&thin), highest(&whole));
+        }
+
+        #[test]
+        fn any_output_is_answered(values in prop::collection::vec(-9.0..1e12_f64, 0..60), text in ".{0,99}") {
+            let trace = trace("bytes", values) + &text;
+            for take in ["rate", "ninety", "median"] {
+                let text = format!("trace = 'bytes'\nbetween = [0.5, 0.95]\ntake = '{take}'");
+                if let Some(found) = number(&text, &trace) {
+                    prop_assert!(found.is_finite());
+                }
+            }
         }
     }
 }

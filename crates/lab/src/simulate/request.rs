@@ -1,4 +1,4 @@
-//! Request for a simulation.
+//! Request for a simulation, and the options that say it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,12 +6,13 @@ use std::time::Duration;
 use sim::link::{Loss, Queue};
 use sim::tcp::{Congestion, HEADERS};
 use tune::streams::chunked::{Mode, Parameters};
-use units::Rate;
+use units::{Rate, UnitError};
 
 use crate::LabError;
+use crate::topology::{Shorthand, Topology};
 
 /// Most parallel connections in one simulation.
-pub(super) const MOST_FLOWS: u32 = 1024;
+const MOST_FLOWS: u32 = 1024;
 /// MODE E block: the default of `longhaul cp --block`.
 pub(super) const BLOCK: usize = 1 << 20;
 /// Longest packet: what IPv4's length field can say.
@@ -22,12 +23,14 @@ const MOST_INITIAL_WINDOW: u32 = 1000;
 const LONGEST: Duration = Duration::from_secs(86_400);
 /// Longest one-way delay.
 const MOST_DELAY: Duration = Duration::from_secs(600);
+/// How long a file may take if nobody says.
+const PATIENCE: Duration = Duration::from_secs(3600);
 /// The file, if nobody says its size: the paper's 10 Gbyte.
 pub(super) const FILE: u64 = 10_000_000_000;
 
-/// Who finds the number.
+/// The way in which the number of connections is found while a file is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tuned {
+pub enum StreamFinder {
     /// One of the paper's modes: `mi`, `mi+`, `aimd`.
     Mode(Mode),
     /// `probe`: longhaul's own, of chunks from a sender that it cannot look at.
@@ -36,13 +39,13 @@ pub enum Tuned {
 
 /// How many parallel connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Flows {
+pub enum FlowCounts {
     /// One simulation for each of these numbers, in this order; each 1 to 1024.
-    Counts(Vec<u32>),
+    Each(Vec<u32>),
     /// The number that longhaul opens by itself on this path (`tune::streams`).
     Auto,
     /// A number that is found while a file is transferred in chunks.
-    Tuned(Tuned),
+    Found(StreamFinder),
 }
 
 /// A simulation: N connections from a server to a client over two routers, and the path between
@@ -52,7 +55,7 @@ pub enum Flows {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimRequest {
     /// Parallel connections. Default: 1 to 64, each.
-    pub flows: Flows,
+    pub flows: FlowCounts,
     /// Bottleneck rate. Default: 100 Mbit/s.
     pub rate: Rate,
     /// One-way propagation delay of the bottleneck. Default: 10 ms.
@@ -92,7 +95,7 @@ pub struct SimRequest {
     /// The sending host holds each packet back for a random time up to this, as ns-2's
     /// `overhead_`; order is kept. Default: none.
     pub jitter: Duration,
-    /// Parameters of [`Flows::Tuned`]. Default: the paper's.
+    /// Parameters of [`FlowCounts::Found`]. Default: the paper's.
     pub autopar: Parameters,
     /// Random events repeat with the same seed. Default: 1.
     pub seed: u64,
@@ -101,7 +104,7 @@ pub struct SimRequest {
 impl Default for SimRequest {
     fn default() -> Self {
         Self {
-            flows: Flows::Counts((1..=64).collect()),
+            flows: FlowCounts::Each((1..=64).collect()),
             rate: Rate::bits_per_second(100_000_000),
             delay: Duration::from_millis(10),
             access_delay: Duration::from_millis(1),
@@ -124,13 +127,13 @@ impl Default for SimRequest {
     }
 }
 
-impl Tuned {
+impl StreamFinder {
     /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
-        if name == "probe" {
-            return Some(Self::Probe);
+        match name {
+            "probe" => Some(Self::Probe),
+            mode => Mode::named(mode).map(Self::Mode),
         }
-        Mode::named(name).map(Self::Mode)
     }
 
     /// `mi`, `mi+`, `aimd`, `probe`.
@@ -142,7 +145,154 @@ impl Tuned {
     }
 }
 
+/// The names of all options.
+const OPTIONS: [&str; 20] = [
+    "flows",
+    "rate",
+    "delay",
+    "rtt",
+    "access-delay",
+    "access-rate",
+    "queue",
+    "loss",
+    "window",
+    "cc",
+    "initial-window",
+    "delayed-ack",
+    "packet",
+    "time",
+    "warm-up",
+    "bytes",
+    "cross-traffic",
+    "autopar",
+    "jitter",
+    "seed",
+];
+
+/// Options by their names on the command line, without dashes; a flag has an empty value.
+struct SimOptions<'a>(&'a [(String, String)]);
+
+impl SimOptions<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        let option = self.0.iter().find(|(known, _)| known == name);
+        option.map(|(_, value)| value.as_str())
+    }
+
+    fn read<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, UnitError>,
+    ) -> Result<Option<T>, LabError> {
+        let value = self.get(name).map(parse).transpose();
+        value.map_err(|error| refused(name, error))
+    }
+
+    fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, LabError> {
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|_| refused(name, "not a whole number"))
+        };
+        self.get(name).map(parse).transpose()
+    }
+}
+
+fn refused(option: &str, why: impl std::fmt::Display) -> LabError {
+    LabError::Usage(format!("--{option}: {why}"))
+}
+
 impl SimRequest {
+    /// Reads options by their names on the command line; the rest is default.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`]: no such option, a text that is no such quantity, `rtt` beside `delay`, or
+    /// what [`SimRequest::check`] refuses.
+    pub fn of_options(options: &[(String, String)]) -> Result<Self, LabError> {
+        let unknown = options
+            .iter()
+            .find(|(name, _)| !OPTIONS.contains(&name.as_str()));
+        if let Some((name, _)) = unknown {
+            return Err(refused(name, "there is no such option"));
+        }
+        let said = SimOptions(options);
+        let mut request = Self::default();
+        let flows = said.get("flows").map(str::parse).transpose()?;
+        request.flows = flows.unwrap_or(request.flows);
+        request.rate = said.read("rate", units::rate)?.unwrap_or(request.rate);
+        let access_rate = said.read("access-rate", units::rate)?;
+        request.access_rate = access_rate.unwrap_or(request.access_rate);
+        request.window = said.read("window", units::size)?.unwrap_or(request.window);
+        request.bytes = said.read("bytes", units::size)?;
+        request.cross_traffic = said.read("cross-traffic", units::rate)?;
+        let jitter = said.read("jitter", units::milliseconds)?;
+        request.jitter = jitter.unwrap_or_default();
+        let warm_up = said.read("warm-up", units::milliseconds)?;
+        request.warm_up = warm_up.unwrap_or(request.warm_up);
+        if let Some(text) = said.get("autopar") {
+            if request.finder().is_none() {
+                let why = "it is for --flows mi, mi+, aimd and probe, which find the number";
+                return Err(refused("autopar", why));
+            }
+            request.autopar = Parameters::parse(text).map_err(|e| refused("autopar", e))?;
+        }
+        let usual = if request.file().is_some() {
+            PATIENCE
+        } else {
+            request.duration
+        };
+        request.duration = said.read("time", units::milliseconds)?.unwrap_or(usual);
+        if let Some(share) = said.read("loss", units::probability)? {
+            request.loss = Loss::Independent(share);
+        }
+        if let Some(bytes) = said.read("packet", units::size)? {
+            request.packet = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+        request.congestion = match said.get("cc") {
+            None | Some("newreno") => Congestion::NewReno,
+            Some("cubic") => Congestion::Cubic,
+            Some(other) => {
+                let why = format!("'{other}' is not simulated; there are newreno and cubic");
+                return Err(refused("cc", why));
+            }
+        };
+        request.initial_window = said.number("initial-window")?;
+        request.delayed_ack = said.get("delayed-ack").is_some();
+        request.seed = said.number("seed")?.unwrap_or(request.seed);
+        request.read_delays(&said)?;
+        if let Some(text) = said.get("queue") {
+            request.queue = queue(text, request.rate, request.base_rtt())?;
+        }
+        request.check()?;
+        Ok(request)
+    }
+
+    /// With `rtt` the delays of the access links are within it, and none unless said.
+    fn read_delays(&mut self, said: &SimOptions<'_>) -> Result<(), LabError> {
+        let delay = said.read("delay", units::milliseconds)?;
+        let rtt = said.read("rtt", units::milliseconds)?;
+        let access = said.read("access-delay", units::milliseconds)?;
+        let usual = if rtt.is_some() {
+            Duration::ZERO
+        } else {
+            self.access_delay
+        };
+        self.access_delay = access.unwrap_or(usual);
+        self.delay = match (rtt, delay) {
+            (Some(_), Some(_)) => {
+                let why = "--rtt and --delay say the same thing: give one of them";
+                return Err(LabError::Usage(why.to_owned()));
+            }
+            (Some(rtt), None) => (rtt / 2)
+                .checked_sub(2 * self.access_delay)
+                .ok_or_else(|| {
+                    let why =
+                        "the four times that the access links are passed take longer than this";
+                    refused("rtt", why)
+                })?,
+            (None, delay) => delay.unwrap_or(self.delay),
+        };
+        Ok(())
+    }
+
     /// Round trip without queues and without the time to send.
     pub fn base_rtt(&self) -> Duration {
         2 * (self.delay + 2 * self.access_delay)
@@ -150,23 +300,23 @@ impl SimRequest {
 
     /// The initial congestion window that is simulated, segments.
     pub fn effective_initial_window(&self) -> u32 {
-        let plain_file = self.bytes.is_some() && self.tuned().is_none();
+        let plain_file = self.bytes.is_some() && self.finder().is_none();
         let default = if plain_file { 10 } else { 2 };
         self.initial_window.unwrap_or(default)
     }
 
-    /// Who finds the number of connections, if it is found on the way.
-    pub fn tuned(&self) -> Option<Tuned> {
+    /// How the number of connections is found, if it is.
+    pub fn finder(&self) -> Option<StreamFinder> {
         match self.flows {
-            Flows::Tuned(tuned) => Some(tuned),
-            Flows::Counts(_) | Flows::Auto => None,
+            FlowCounts::Found(finder) => Some(finder),
+            FlowCounts::Each(_) | FlowCounts::Auto => None,
         }
     }
 
     /// Size of the file that is transferred, bytes: the paper's 10 Gbyte if the number of connections
     /// is to be found and no size is said. `None`: no file.
     pub fn file(&self) -> Option<u64> {
-        self.bytes.or(self.tuned().map(|_| FILE))
+        self.bytes.or(self.finder().map(|_| FILE))
     }
 
     /// Whether another seed can give another result: a file over an undisturbed path meets nothing
@@ -187,59 +337,81 @@ impl SimRequest {
     /// # Errors
     /// [`LabError::Usage`].
     pub fn check(&self) -> Result<(), LabError> {
-        let wrong = if self.rate.as_bits_per_second() == 0 {
-            "--rate: nothing gets through a bottleneck of rate 0"
-        } else if self.access_rate.as_bits_per_second() == 0 {
-            "--access-rate: nothing gets through an access link of rate 0"
-        } else if !(HEADERS + 1..=MOST_PACKET).contains(&self.packet) {
-            "--packet: 41 to 65535 bytes, of which 40 are headers"
-        } else if matches!(self.queue, Queue::Packets(0) | Queue::Bytes(0)) {
-            "--queue: room for one packet at least, the one that is being sent"
-        } else if self.window < u64::from(self.packet - HEADERS) {
-            "--window: the socket buffer must hold one packet's payload"
-        } else if self
-            .initial_window
-            .is_some_and(|w| !(1..=MOST_INITIAL_WINDOW).contains(&w))
-        {
-            "--initial-window: 1 to 1000 segments"
-        } else if self.duration.is_zero() || self.duration > LONGEST {
-            "--time: more than nothing, and a day at most"
-        } else if self.warm_up > LONGEST {
-            "--warm-up: a day at most"
-        } else if self.delay > MOST_DELAY || self.access_delay > MOST_DELAY {
-            "--delay, --access-delay, --rtt: ten minutes one way at most"
-        } else if self.bytes == Some(0) {
-            "--bytes: a file of at least one byte"
-        } else if self.jitter > Duration::from_secs(1) {
-            "--jitter: a second at most"
-        } else {
-            return Ok(());
-        };
-        Err(LabError::Usage(wrong.to_owned()))
+        let payload = u64::from(self.packet.saturating_sub(HEADERS));
+        let initial = self.initial_window.unwrap_or(1);
+        let ten_minutes = "ten minutes one way at most";
+        for (ok, option, why) in [
+            (
+                self.rate.as_bits_per_second() > 0,
+                "rate",
+                "nothing gets through a bottleneck of rate 0",
+            ),
+            (
+                self.access_rate.as_bits_per_second() > 0,
+                "access-rate",
+                "nothing gets through an access link of rate 0",
+            ),
+            (
+                (HEADERS + 1..=MOST_PACKET).contains(&self.packet),
+                "packet",
+                "41 to 65535 bytes, of which 40 are headers",
+            ),
+            (
+                !matches!(self.queue, Queue::Packets(0) | Queue::Bytes(0)),
+                "queue",
+                "room for one packet at least, the one that is being sent",
+            ),
+            (
+                self.window >= payload,
+                "window",
+                "the socket buffer must hold one packet's payload",
+            ),
+            (
+                (1..=MOST_INITIAL_WINDOW).contains(&initial),
+                "initial-window",
+                "1 to 1000 segments",
+            ),
+            (
+                !self.duration.is_zero() && self.duration <= LONGEST,
+                "time",
+                "more than nothing, and a day at most",
+            ),
+            (self.warm_up <= LONGEST, "warm-up", "a day at most"),
+            (self.delay <= MOST_DELAY, "delay", ten_minutes),
+            (self.access_delay <= MOST_DELAY, "access-delay", ten_minutes),
+            (
+                self.bytes != Some(0),
+                "bytes",
+                "a file of at least one byte",
+            ),
+            (
+                self.jitter <= Duration::from_secs(1),
+                "jitter",
+                "a second at most",
+            ),
+        ] {
+            if !ok {
+                return Err(refused(option, why));
+            }
+        }
+        Ok(())
     }
 }
 
-/// A congestion control by its name.
-pub(super) fn congestion_named(name: &str) -> Result<Congestion, LabError> {
-    [Congestion::NewReno, Congestion::Cubic]
-        .into_iter()
-        .find(|c| congestion_name(*c) == name)
-        .ok_or_else(|| {
-            LabError::Usage(format!(
-                "--cc: '{name}' is not simulated; there are newreno and cubic"
-            ))
-        })
+/// As `longhaul lab net` reads it, for a path of this rate and round trip.
+fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
+    let path = Shorthand {
+        rate: Some(rate.to_string()),
+        rtt: Some(format!("{}ns", rtt.as_nanos())),
+        queue: Some(text.to_owned()),
+        ..Shorthand::default()
+    };
+    let topology = Topology::from_request(None, &path)?;
+    let path = topology.paths.first();
+    Ok(path.map_or(Queue::Unlimited, |path| path.forward.queue))
 }
 
-/// The name in options and results.
-pub(super) const fn congestion_name(congestion: Congestion) -> &'static str {
-    match congestion {
-        Congestion::NewReno => "newreno",
-        Congestion::Cubic => "cubic",
-    }
-}
-
-impl FromStr for Flows {
+impl FromStr for FlowCounts {
     type Err = LabError;
 
     /// `auto`, `mi`, `mi+`, `aimd`, `probe`, a number, a range `1..64` (both ends included), or a list
@@ -248,71 +420,148 @@ impl FromStr for Flows {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        if let Some(tuned) = Tuned::named(text) {
-            return Ok(Self::Tuned(tuned));
+        if let Some(finder) = StreamFinder::named(text) {
+            return Ok(Self::Found(finder));
         }
-        let mut counts = Vec::new();
+        let number = |part: &str| {
+            let number = part.trim().parse().ok();
+            let number = number.filter(|n| (1..=MOST_FLOWS).contains(n));
+            number.ok_or_else(|| {
+                let why = format!(
+                    "'{text}' is not a number from 1 to {MOST_FLOWS}, a range such as 1..64, a list of \
+                     them, auto, mi, mi+, aimd, or probe"
+                );
+                refused("flows", why)
+            })
+        };
+        let mut counts: Vec<u32> = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once("..").unwrap_or((part, part));
-            let (first, last) = (count(first, text)?, count(last, text)?);
+            let (first, last) = (number(first)?, number(last)?);
             if first > last {
-                return Err(LabError::Usage(format!(
-                    "--flows: the range '{part}' runs backwards"
-                )));
+                return Err(refused(
+                    "flows",
+                    format!("the range '{part}' runs backwards"),
+                ));
             }
             counts.extend(first..=last);
         }
-        Ok(Self::Counts(counts))
+        Ok(Self::Each(counts))
     }
-}
-
-fn count(part: &str, whole: &str) -> Result<u32, LabError> {
-    part.trim()
-        .parse()
-        .ok()
-        .filter(|n| (1..=MOST_FLOWS).contains(n))
-        .ok_or_else(|| {
-            LabError::Usage(format!(
-                "--flows: '{whole}' is not a number from 1 to {MOST_FLOWS}, a range such as \
-                 1..64, a list of them, auto, mi, mi+, aimd, or probe"
-            ))
-        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counts(text: &str) -> Vec<u32> {
-        match text.parse().unwrap() {
-            Flows::Counts(counts) => counts,
-            other => panic!("{text}: {other:?}"),
+    fn request(options: &[(&str, &str)]) -> Result<SimRequest, LabError> {
+        let option = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let options: Vec<(String, String)> = options.iter().map(option).collect();
+        SimRequest::of_options(&options)
+    }
+
+    #[test]
+    fn numbers_ranges_lists_and_finders() {
+        let counts = |text: &str| text.parse::<FlowCounts>().unwrap();
+        assert_eq!(counts("1,8..9, 64"), FlowCounts::Each(vec![1, 8, 9, 64]));
+        assert_eq!(counts("auto"), FlowCounts::Auto);
+        let mode = StreamFinder::Mode(Mode::MiPlus);
+        assert_eq!(counts("mi+"), FlowCounts::Found(mode));
+        assert_eq!(counts("probe"), FlowCounts::Found(StreamFinder::Probe));
+        for bad in [
+            "", "0", "mi++", "1025", "4..2", "1..", "..", "1;2", "auto,1", "-1", "1.5",
+        ] {
+            let error = bad.parse::<FlowCounts>().unwrap_err();
+            assert!(error.to_string().starts_with("--flows: "), "{bad}: {error}");
         }
     }
 
     #[test]
-    fn numbers_ranges_and_lists() {
-        assert_eq!(counts("4"), [4]);
-        assert_eq!(counts("1..3"), [1, 2, 3]);
-        assert_eq!(counts("1,8..9, 64"), [1, 8, 9, 64]);
-        assert_eq!("auto".parse::<Flows>().unwrap(), Flows::Auto);
+    fn every_option_sets_its_field_and_the_rest_is_default() {
+        assert_eq!(request(&[]).unwrap(), SimRequest::default());
+        assert_eq!(SimRequest::default().base_rtt(), Duration::from_millis(24));
+        let all = request(&[
+            ("flows", "1,2..4"),
+            ("rate", "1gbit"),
+            ("rtt", "100ms"),
+            ("access-delay", "5ms"),
+            ("access-rate", "10gbit"),
+            ("queue", "1bdp"),
+            ("loss", "0.5%"),
+            ("window", "1MiB"),
+            ("cc", "cubic"),
+            ("initial-window", "4"),
+            ("delayed-ack", ""),
+            ("packet", "9000"),
+            ("time", "10s"),
+            ("warm-up", "5s"),
+            ("bytes", "1GB"),
+            ("cross-traffic", "20mbit"),
+            ("jitter", "12us"),
+            ("seed", "7"),
+        ]);
+        let expected = SimRequest {
+            flows: FlowCounts::Each(vec![1, 2, 3, 4]),
+            rate: Rate::bits_per_second(1_000_000_000),
+            delay: Duration::from_millis(40),
+            access_delay: Duration::from_millis(5),
+            access_rate: Rate::bits_per_second(10_000_000_000),
+            queue: Queue::Bytes(12_500_000),
+            loss: Loss::Independent(0.005),
+            window: 1 << 20,
+            congestion: Congestion::Cubic,
+            initial_window: Some(4),
+            delayed_ack: true,
+            packet: 9000,
+            duration: Duration::from_secs(10),
+            warm_up: Duration::from_secs(5),
+            bytes: Some(1_000_000_000),
+            cross_traffic: Some(Rate::bits_per_second(20_000_000)),
+            jitter: Duration::from_micros(12),
+            autopar: Parameters::default(),
+            seed: 7,
+        };
+        assert_eq!(all.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_file_may_take_an_hour_and_is_the_papers_unless_said() {
+        let seconds = |options: &[(&str, &str)]| request(options).unwrap().duration.as_secs();
+        assert_eq!(seconds(&[("bytes", "1GB")]), 3600);
+        assert_eq!(seconds(&[("bytes", "1GB"), ("time", "5s")]), 5);
+        let probe = request(&[("flows", "probe")]).unwrap();
         assert_eq!(
-            "mi+".parse::<Flows>().unwrap(),
-            Flows::Tuned(Tuned::Mode(Mode::MiPlus))
+            (probe.file(), probe.effective_initial_window()),
+            (Some(FILE), 2)
         );
+        assert_eq!(SimRequest::default().file(), None);
         assert_eq!(
-            "probe".parse::<Flows>().unwrap(),
-            Flows::Tuned(Tuned::Probe)
+            request(&[("bytes", "1GB")])
+                .unwrap()
+                .effective_initial_window(),
+            10
         );
     }
 
     #[test]
-    fn nonsense_is_refused() {
-        for bad in [
-            "", "0", "mi++", "1025", "4..2", "1..", "..", "1;2", "auto,1", "-1", "1.5",
+    fn mistakes_name_their_option() {
+        for (options, named) in [
+            (&[("rate", "fast")][..], "--rate: 'fast'"),
+            (&[("rate", "0")], "--rate: nothing"),
+            (&[("cc", "vegas")], "--cc: 'vegas'"),
+            (&[("rtt", "1s"), ("delay", "1s")], "--rtt and --delay"),
+            (
+                &[("rtt", "1ms"), ("access-delay", "1ms")],
+                "--rtt: the four times",
+            ),
+            (&[("queue", "some")], "--queue:"),
+            (&[("autopar", "eta=0.7")], "--autopar: it is for"),
+            (&[("seed", "x")], "--seed: not a whole number"),
+            (&[("initial-window", "0")], "--initial-window: 1 to 1000"),
+            (&[("flaws", "1")], "--flaws: there is no such option"),
         ] {
-            let error = bad.parse::<Flows>().unwrap_err();
-            assert!(error.to_string().starts_with("--flows: "), "{bad}: {error}");
+            let message = request(options).unwrap_err().to_string();
+            assert!(message.starts_with(named), "{message}");
         }
     }
 }

@@ -1,0 +1,533 @@
+//! Which measurements an experiment consists of: who takes part, at which points, with which variables.
+
+use std::path::{Path, PathBuf};
+
+use super::definition::{self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt};
+use super::definition::{SweepPoint, VariantDefinition, mistake};
+use super::program::{ExecutableSearch, ProgramDefinition};
+use super::results::ComparedProgram;
+use super::template::{self, Variables};
+use super::{Mode, RunRequest, catalog};
+use crate::LabError;
+
+/// A program or variant that takes part.
+#[derive(Debug, Clone)]
+pub(crate) struct Participant {
+    pub(crate) key: String,
+    pub(crate) program: ProgramDefinition,
+    /// Where its executables are: variable → path.
+    pub(crate) binaries: Variables,
+    /// The difference from the program; without a variant there is none.
+    pub(crate) variant: VariantDefinition,
+}
+
+impl Participant {
+    fn of(
+        definition: &ExperimentDefinition,
+        beside: Option<&Path>,
+        key: &str,
+    ) -> Result<Self, LabError> {
+        Ok(Self {
+            key: key.to_owned(),
+            program: catalog::program(beside, definition.program_of(key))?,
+            binaries: Variables::new(),
+            variant: definition.variants.get(key).cloned().unwrap_or_default(),
+        })
+    }
+
+    fn takes_part_at(&self, at: &SweepPoint) -> bool {
+        let within = |only: &OnlyAt| {
+            let allows = |(axis, values): (&String, &Vec<String>)| {
+                at.get(axis).is_none_or(|value| values.contains(value))
+            };
+            only.iter().all(allows)
+        };
+        within(&self.program.only) && within(&self.variant.only)
+    }
+
+    /// As it is kept with the results.
+    pub(crate) fn shown(&self) -> ComparedProgram {
+        let label = match self.variant.label.as_str() {
+            "" => &self.program.label,
+            _ => &self.variant.label,
+        };
+        ComparedProgram {
+            key: self.key.clone(),
+            label: label.clone(),
+            published_ratio: self.variant.published_ratio,
+        }
+    }
+
+    /// Repetitions in `mode`, if they are its own.
+    pub(crate) fn repetitions(&self, mode: Mode) -> Option<u32> {
+        self.variant
+            .quick_repetitions
+            .filter(|_| mode == Mode::Quick)
+    }
+
+    /// Size of the file that it moves where the point asks for `bytes`.
+    pub(crate) fn bytes(&self, mode: Mode, bytes: u64) -> u64 {
+        let largest = self.variant.quick_largest.as_ref();
+        let largest = largest.filter(|_| mode == Mode::Quick);
+        let largest = largest.and_then(|text| units::size(text).ok());
+        largest.map_or(bytes, |largest| bytes.min(largest))
+    }
+}
+
+/// The programs that take part in a run, and remarks on those that do not.
+#[derive(Debug, Default)]
+pub(crate) struct Participants {
+    /// In the order they are shown.
+    pub(crate) all: Vec<Participant>,
+    /// Remarks for the reader of the results.
+    pub(crate) notes: Vec<String>,
+    /// Version lines, by key.
+    pub(crate) versions: Vec<(String, String)>,
+}
+
+/// The directory of a user's own experiment file, which may hold programs, too.
+fn beside(name: &str) -> Option<&Path> {
+    let path = Path::new(name);
+    path.extension().and_then(|_| path.parent())
+}
+
+/// Gathers the programs that `request` or else the experiment names and that are installed.
+///
+/// # Errors
+/// No such program, a mistake in its file, or none is installed.
+pub(crate) fn participants(
+    request: &RunRequest,
+    definition: &ExperimentDefinition,
+    longhaul: &Path,
+) -> Result<Participants, LabError> {
+    let keys = match request.programs.as_slice() {
+        [] => definition.programs.of(request.mode),
+        named => named,
+    };
+    let search = ExecutableSearch::from_environment();
+    let root = rustix::process::geteuid().is_root();
+    let mut found = Participants::default();
+    for key in keys {
+        let mut one = Participant::of(definition, beside(&request.name), key)?;
+        let fits = one.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
+        let what = format!("{key} does not fit this 'kind'");
+        definition::check(&request.name, "programs", fits, what)?;
+        if !root && one.program.needs_root.contains(&definition.kind) {
+            let label = &one.program.label;
+            found
+                .notes
+                .push(format!("{label} left out: its server needs root"));
+            continue;
+        }
+        match one.program.locate(&search) {
+            Ok(binaries) => one.binaries = binaries,
+            Err(note) => {
+                found.notes.push(note);
+                continue;
+            }
+        }
+        let quick = one
+            .variant
+            .quick_note()
+            .filter(|_| request.mode == Mode::Quick);
+        for note in one.program.note.iter().chain(&quick) {
+            // Variants of one program share its remark.
+            if !found.notes.contains(note) {
+                found.notes.push(note.clone());
+            }
+        }
+        let path = longhaul.display().to_string();
+        one.binaries.insert("longhaul".to_owned(), path);
+        let version = one.program.version(&one.binaries);
+        found
+            .versions
+            .extend(version.map(|version| (key.clone(), version)));
+        found.all.push(one);
+    }
+    match found.all.is_empty() {
+        true => Err(LabError::NotFound(found.notes.join("; "))),
+        false => Ok(found),
+    }
+}
+
+/// The `longhaul` under test: `LONGHAUL_BIN`, else this executable.
+///
+/// # Errors
+/// The kernel does not say what runs.
+pub(crate) fn longhaul() -> Result<PathBuf, LabError> {
+    match std::env::var_os("LONGHAUL_BIN") {
+        Some(path) => std::path::absolute(&path),
+        None => std::env::current_exe(),
+    }
+    .map_err(|e| LabError::system("cannot find the executable of longhaul", e))
+}
+
+/// The values of each axis that are visited, `down` first: those of `mode`, or those that `only`
+/// (`AXIS=VALUE[,VALUE...]`) picks from all.
+///
+/// # Errors
+/// [`LabError::Usage`]: an axis or a value that the experiment does not have.
+pub(crate) fn visited_values(
+    definition: &ExperimentDefinition,
+    mode: Mode,
+    only: &[String],
+) -> Result<Vec<Vec<String>>, LabError> {
+    let refused = |choice: &str, what: String| LabError::Usage(format!("--only {choice}: {what}"));
+    let axes: Vec<&AxisDefinition> = definition.axes().collect();
+    let mut visited: Vec<Vec<String>> =
+        axes.iter().map(|axis| axis.values(mode).to_vec()).collect();
+    for choice in only {
+        let parts = choice.split_once('=');
+        let (key, values) =
+            parts.ok_or_else(|| refused(choice, "write AXIS=VALUE[,VALUE...]".to_owned()))?;
+        let index = axes
+            .iter()
+            .position(|axis| axis.key == key)
+            .ok_or_else(|| {
+                let keys: Vec<_> = axes.iter().map(|axis| axis.key.as_str()).collect();
+                refused(choice, format!("the axes are {}", keys.join(" and ")))
+            })?;
+        let full = &axes[index].full;
+        let wanted: Vec<&str> = values.split(',').map(str::trim).collect();
+        if let Some(odd) = wanted
+            .iter()
+            .find(|value| !full.iter().any(|known| known == *value))
+        {
+            return Err(refused(
+                choice,
+                format!("'{odd}' is not among {}", full.join(", ")),
+            ));
+        }
+        let chosen = full.iter().filter(|value| wanted.contains(&value.as_str()));
+        visited[index] = chosen.cloned().collect();
+    }
+    Ok(visited)
+}
+
+/// Every point of a sweep over `visited`, rows first, with the indices of the participants that run
+/// there. A participant that ignores an axis runs once, not for each of its values.
+pub(crate) fn points(
+    definition: &ExperimentDefinition,
+    visited: &[Vec<String>],
+    participants: &[Participant],
+) -> Vec<(SweepPoint, Vec<usize>)> {
+    let mut all = vec![SweepPoint::new()];
+    for (axis, values) in definition.axes().zip(visited) {
+        let with = |at: &SweepPoint, value: &String| {
+            let mut at = at.clone();
+            at.insert(axis.key.clone(), value.clone());
+            at
+        };
+        let longer = all
+            .iter()
+            .flat_map(|at| values.iter().map(move |value| with(at, value)));
+        all = longer.collect();
+    }
+    let mut done: Vec<(usize, SweepPoint)> = Vec::new();
+    let mut points = Vec::new();
+    for at in all {
+        let mut here = Vec::new();
+        for (index, one) in participants.iter().enumerate() {
+            let shown = (index, one.program.shown_at(&at));
+            if one.takes_part_at(&at) && !done.contains(&shown) {
+                done.push(shown);
+                here.push(index);
+            }
+        }
+        if !here.is_empty() {
+            points.push((at, here));
+        }
+    }
+    points
+}
+
+/// How many cells a whole experiment has, with those of programs that are not installed.
+///
+/// # Errors
+/// A mistake in a program's file.
+pub(crate) fn count_cells(
+    name: &str,
+    mode: Mode,
+    definition: &ExperimentDefinition,
+) -> Result<usize, LabError> {
+    let keys = definition.programs.of(mode).iter();
+    let everybody = keys.map(|key| Participant::of(definition, beside(name), key));
+    let everybody: Vec<Participant> = everybody.collect::<Result<_, _>>()?;
+    let visited = visited_values(definition, mode, &[])?;
+    let points = points(definition, &visited, &everybody);
+    Ok(points.iter().map(|(_, here)| here.len()).sum())
+}
+
+/// Values of the holes at a point: `given`, then the point's axes and what their values set, which may refer
+/// to it, then `own`, a variant's settings, then the experiment's parameters, which both may refer to all
+/// these. A parameter does not replace a value that is there.
+///
+/// # Errors
+/// A hole that nothing fills.
+pub(crate) fn variables(
+    name: &str,
+    definition: &ExperimentDefinition,
+    at: &SweepPoint,
+    given: Variables,
+    own: &Variables,
+) -> Result<Variables, LabError> {
+    let mut known = given;
+    for axis in definition.axes() {
+        let value = at.get(&axis.key).map_or("", String::as_str);
+        for (key, text) in axis.variables(value) {
+            let text = template::expand(text, &known).map_err(|e| mistake(name, key, e))?;
+            known.insert(key.clone(), text);
+        }
+    }
+    let mut all = known.clone();
+    let expanded = |table: &str, key: &str, text: &str| {
+        let key = format!("{table}.{key}");
+        template::expand(text, &known).map_err(|e| mistake(name, &key, e))
+    };
+    for (key, text) in own {
+        all.insert(key.clone(), expanded("variants.sets", key, text)?);
+    }
+    for (key, text) in &definition.parameters {
+        let text = expanded("parameters", key, text)?;
+        all.entry(key.clone()).or_insert(text);
+    }
+    Ok(all)
+}
+
+/// Values of the axes of a point as they are written, with nothing filled in.
+fn unexpanded(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
+    let axes = definition
+        .axes()
+        .filter_map(|axis| Some((axis, at.get(&axis.key)?)));
+    let all = axes.flat_map(|(axis, value)| axis.variables(value));
+    all.map(|(key, text)| (key.clone(), text.to_owned()))
+        .collect()
+}
+
+/// Size of the file that is asked for at a point: an axis's, else the experiment's. `None`: no file, or
+/// it depends on what is known only when a run is prepared.
+pub(crate) fn asked_bytes(
+    definition: &ExperimentDefinition,
+    mode: Mode,
+    at: &SweepPoint,
+) -> Option<u64> {
+    let known = unexpanded(definition, at);
+    let usual = definition.bytes.as_ref().map(|bytes| bytes.of(mode));
+    let size = template::expand(known.get("bytes").or(usual)?, &known).ok()?;
+    units::size(&size).ok()
+}
+
+/// The order in which the participants of a point run in one repetition: each begins once, so that
+/// no program always follows the same other one.
+pub(crate) fn rotated(count: usize, repetition: u32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.rotate_left(repetition as usize % count.max(1));
+    order
+}
+
+/// The seed of a run: the same for every program at a point, another one in each repetition, and
+/// independent of which other points are visited. At most 2⁵³ − 1, which every JSON reader keeps.
+pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
+    let point: String = at
+        .iter()
+        .map(|(key, value)| format!("{key}={value};"))
+        .collect();
+    let parts = [
+        &seed.to_le_bytes()[..],
+        point.as_bytes(),
+        &repetition.to_le_bytes(),
+    ];
+    fnv1a(&parts.concat()) >> 11
+}
+
+/// Tells versions of an experiment's file apart.
+pub(crate) fn fingerprint(text: &str) -> String {
+    format!("{:016x}", fnv1a(text.as_bytes()))
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Cost of building and taking down a network and of starting a server in a run, seconds.
+const OVERHEAD_SECONDS: f64 = 1.0;
+
+/// The rate that is assumed where nothing is published, bit/s: of a network, and of loopback.
+const ASSUMED_RATES: (f64, f64) = (300e6, 10e9);
+
+/// A guess of how long one run of a participant lasts, with a file of `bytes`.
+#[allow(clippy::cast_precision_loss, reason = "a guess")]
+pub(crate) fn expected_seconds(
+    definition: &ExperimentDefinition,
+    mode: Mode,
+    key: &str,
+    at: &SweepPoint,
+    bytes: u64,
+) -> f64 {
+    let fixed = definition.parameters.get("seconds");
+    let moving = match fixed.and_then(|seconds| seconds.parse().ok()) {
+        Some(seconds) => seconds,
+        None => bytes as f64 * 8.0 / expected_rate(definition, key, at).max(1.0),
+    };
+    moving.min(f64::from(*definition.limit.of(mode))) + OVERHEAD_SECONDS
+}
+
+/// The rate at which a program is expected to move its file, bit/s: what its variant says, or what
+/// was published, or the network's.
+fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) -> f64 {
+    let variant = definition.variants.get(key);
+    let said = variant.and_then(|variant| variant.expects);
+    let known = said.or_else(|| definition.published(key, "goodput", at));
+    if let Some(megabits) = known {
+        return megabits * 1e6;
+    }
+    let assumed = match definition.kind {
+        ExperimentKind::Loopback => ASSUMED_RATES.1,
+        ExperimentKind::Net | ExperimentKind::Sim => ASSUMED_RATES.0,
+    };
+    bottleneck(definition, at).map_or(assumed, |rate| rate.min(assumed))
+}
+
+/// The rate of a network's usual path, bit/s, if the point alone says it.
+#[allow(clippy::cast_precision_loss, reason = "a guess")]
+fn bottleneck(definition: &ExperimentDefinition, at: &SweepPoint) -> Option<f64> {
+    let network = definition.network.as_ref()?;
+    let rate = network.get("default")?.get("rate")?.as_str()?;
+    let rate = template::expand(rate, &unexpanded(definition, at)).ok()?;
+    let rate = units::rate(&rate).ok()?;
+    Some(rate.as_bits_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXPERIMENT: &str = r#"
+title = "Throughput"
+kind = "loopback"
+measure = "goodput"
+unit = "Mbit/s"
+programs = { full = ["x", "auto", "curl"], quick = ["x"] }
+repetitions = { full = 5, quick = 3 }
+limit = { full = 600, quick = 60 }
+[across]
+key = "latency"
+label = "latency"
+full = ["1", "5", "10"]
+quick = ["1", "10"]
+[down]
+key = "p"
+label = "streams"
+full = ["1", "4"]
+quick = ["4"]
+[paper]
+"4" = [900, 450, 0.1]
+"#;
+
+    fn definition() -> ExperimentDefinition {
+        ExperimentDefinition::parse("x.toml", EXPERIMENT).unwrap()
+    }
+
+    fn participant(more: &str) -> Participant {
+        let text = format!("label = 'x'\n{more}\n[client]\nhost = 'a'\nargv = ['x']\n");
+        Participant {
+            key: "x".to_owned(),
+            program: ProgramDefinition::parse("p.toml", &text).unwrap(),
+            binaries: Variables::new(),
+            variant: VariantDefinition::default(),
+        }
+    }
+
+    fn visited(mode: Mode, only: &[&str]) -> Result<Vec<Vec<String>>, LabError> {
+        let only: Vec<String> = only.iter().map(|s| (*s).to_owned()).collect();
+        visited_values(&definition(), mode, &only)
+    }
+
+    fn who(only: &[&str], participants: &[Participant]) -> Vec<Vec<usize>> {
+        let visited = visited(Mode::Full, only).unwrap();
+        let points = points(&definition(), &visited, participants);
+        points.into_iter().map(|(_, here)| here).collect()
+    }
+
+    fn at(p: &str, latency: &str) -> SweepPoint {
+        [("p", p), ("latency", latency)]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into()
+    }
+
+    #[test]
+    fn rows_come_one_after_the_other() {
+        let visited = visited(Mode::Full, &[]).unwrap();
+        let points = points(&definition(), &visited, &[participant("")]);
+        let order: Vec<_> = points
+            .iter()
+            .map(|(at, _)| (&*at["p"], &*at["latency"]))
+            .collect();
+        assert_eq!(
+            order[..4],
+            [("1", "1"), ("1", "5"), ("1", "10"), ("4", "1")]
+        );
+        assert_eq!(order.len(), 6);
+    }
+
+    #[test]
+    fn a_choice_picks_from_all_values_in_their_order() {
+        let chosen = visited(Mode::Quick, &["latency=10,5", "p=1"]).unwrap();
+        assert_eq!(chosen, [vec!["1"], vec!["5", "10"]]);
+        for (bad, named) in [
+            ("latency", "AXIS=VALUE"),
+            ("q=1", "latency"),
+            ("p=7", "'7'"),
+        ] {
+            let message = visited(Mode::Full, &[bad]).unwrap_err().to_string();
+            assert!(message.contains(named), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_ignores_an_axis_runs_once_and_others_where_they_can() {
+        let participants = [
+            participant(""),
+            participant("ignores = { p = 'auto' }"),
+            participant("only = { p = ['1'] }"),
+        ];
+        let expected = [vec![0, 1, 2], vec![0, 1, 2], vec![0], vec![0]];
+        assert_eq!(who(&["latency=1,5"], &participants), expected);
+        assert_eq!(who(&[], &participants[1..2]).len(), 3);
+        let mut some = participant("only = { latency = ['1', '5'] }");
+        some.variant.only = [("latency".to_owned(), vec!["5".to_owned(), "10".to_owned()])].into();
+        let expected = [vec![0], vec![0, 1], vec![0]];
+        assert_eq!(who(&["p=1"], &[participant(""), some]), expected);
+    }
+
+    #[test]
+    fn every_participant_begins_in_turn() {
+        let orders = [0, 1, 5].map(|repetition| rotated(3, repetition));
+        assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
+        assert!(rotated(0, 4).is_empty());
+    }
+
+    #[test]
+    fn seeds_differ_by_point_repetition_and_seed() {
+        let seeds = [
+            run_seed(1, &at("1", "10"), 0),
+            run_seed(1, &at("1", "10"), 1),
+            run_seed(1, &at("10", "1"), 0),
+            run_seed(2, &at("1", "10"), 0),
+        ];
+        let different: std::collections::BTreeSet<u64> = seeds.into();
+        assert!(different.len() == 4 && seeds.iter().all(|seed| *seed < 1 << 53));
+        // Seeds stay the same from version to version: this one is from a results file.
+        assert_eq!(run_seed(178, &at("1", "5"), 0), 6_777_867_121_281_556);
+    }
+
+    #[test]
+    fn a_run_is_expected_to_last_as_long_as_published_but_not_beyond_its_limit() {
+        let expected = |mode, latency| {
+            expected_seconds(&definition(), mode, "x", &at("4", latency), 450_000_000)
+        };
+        assert!((expected(Mode::Full, "5") - 9.0).abs() < 1e-9);
+        assert!((expected(Mode::Quick, "10") - 61.0).abs() < 1e-9);
+    }
+}
