@@ -18,16 +18,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use client::location::{Scheme, Server};
-use client::session::Session;
-use client::transfer::{Attempt, TransferSpec, get, put, third_party};
+use client::session::ClientSession;
+use client::transfer::{TransferAttempt, TransferSpec, get, put, third_party};
 use client::{Credential, ModeChoice};
-use data::job::Control;
+use data::job::TransferControl;
 use data::options::{IoMethod, TransferOptions};
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySink;
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Err("HOST PORT USER PASSWORD COMMAND [ARGUMENT...]".into());
     };
     let server = server(host, port, user, password)?;
-    let mut session = Session::open(&server, PATIENCE).await?;
+    let mut session = ClientSession::open(&server, PATIENCE).await?;
     run(&server, &mut session, command, rest).await?;
     session.close().await;
     Ok(())
@@ -57,7 +57,7 @@ fn server(host: &str, port: &str, user: &str, password: &str) -> Result<Server, 
 
 async fn run(
     server: &Server,
-    session: &mut Session,
+    session: &mut ClientSession,
     command: &str,
     arguments: &[&str],
 ) -> Result<(), Box<dyn Error>> {
@@ -70,7 +70,7 @@ async fn run(
         }
         ("stat", [path]) => println!("{:?}", session.stat(path.as_bytes()).await?),
         ("cksum", [name, path]) => {
-            let algorithm = Algorithm::parse(name).ok_or("no such algorithm")?;
+            let algorithm = ChecksumAlgorithm::parse(name).ok_or("no such algorithm")?;
             let sum = session.checksum(algorithm, 0, None, path.as_bytes());
             println!("{}", sum.await?);
         }
@@ -82,19 +82,19 @@ async fn run(
             let spec = spec(how)?;
             let file_ = OpenOptions::new()
                 .create(true)
-                .truncate(spec.have.is_empty())
+                .truncate(spec.completed_ranges.is_empty())
                 .read(true)
                 .write(true)
                 .open(file)?;
             let sink = Arc::new(FileSink::new(file_, *file)?);
-            let control = Arc::new(Control::new());
+            let control = Arc::new(TransferControl::new());
             tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
         }
         ("reuse", [path, streams]) => {
             let spec = spec(&[streams])?;
             for _ in 0..3 {
                 let sink = Arc::new(MemorySink::new(1 << 30, "memory"));
-                let control = Arc::new(Control::new());
+                let control = Arc::new(TransferControl::new());
                 tell(&get(session, path.as_bytes(), sink, &spec, &control).await?);
                 session.list(b"/").await?;
                 for _ in 0..2 {
@@ -105,7 +105,7 @@ async fn run(
         }
         ("put", [file, path, how @ ..]) => {
             let source = Arc::new(FileSource::new(std::fs::File::open(file)?, *file)?);
-            let control = Arc::new(Control::new());
+            let control = Arc::new(TransferControl::new());
             let spec = spec(how)?;
             tell(&put(session, source, path.as_bytes(), &spec, &control).await?);
         }
@@ -115,7 +115,7 @@ async fn run(
                 port: port.parse()?,
                 ..server.clone()
             };
-            let mut other = Session::open(&other, PATIENCE).await?;
+            let mut other = ClientSession::open(&other, PATIENCE).await?;
             let mut spec = spec(how)?;
             spec.size = session.stat(path.as_bytes()).await?.size;
             let (from, to) = (path.as_bytes(), to.as_bytes());
@@ -128,12 +128,16 @@ async fn run(
     Ok(())
 }
 
-fn tell(attempt: &Attempt) {
+fn tell(attempt: &TransferAttempt) {
     println!(
         "{} bytes, {} streams, {}, {:?}; warnings: {:?}",
         attempt.report.evidence.bytes,
         attempt.streams,
-        if attempt.extended { "MODE E" } else { "MODE S" },
+        if attempt.extended_mode {
+            "MODE E"
+        } else {
+            "MODE S"
+        },
         attempt.report.evidence.elapsed,
         attempt.warnings
     );
@@ -148,26 +152,26 @@ fn spec(how: &[&str]) -> Result<TransferSpec, Box<dyn Error>> {
     Ok(TransferSpec {
         size: number(3)?,
         part: number(2)?.zip(number(3)?),
-        place: None,
+        destination_offset: None,
         chunks: None,
-        have,
+        completed_ranges: have,
         streams: number(0)?.unwrap_or(1).try_into()?,
-        most_streams: 1,
+        max_streams: 1,
         adapt: false,
         prior: tune::Prior::default(),
         mode: ModeChoice::Auto,
-        sum: None,
-        remote_sum: None,
+        checksum: None,
+        server_checksum: None,
         options: TransferOptions {
-            buffers: Buffers::default(),
+            buffers: SocketBuffers::default(),
             io: IoMethod::Auto,
             block: 256 << 10,
             stall: PATIENCE,
             ..TransferOptions::default()
         },
-        begun: Arc::default(),
-        marked: Arc::new(Mutex::new(RangeSet::new())),
-        said: Arc::default(),
+        started: Arc::default(),
+        stored_ranges: Arc::new(Mutex::new(RangeSet::new())),
+        confirmation: Arc::default(),
         data_ports: None,
     })
 }

@@ -3,24 +3,24 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use proto::listing::RemoteEntry;
+use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use crate::Failure;
+use crate::CopyFailure;
 use crate::partial::modified;
 
 /// Facts known of a source file before it is moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct SourceFacts {
     /// Bytes.
     pub(crate) size: Option<u64>,
     /// Modification time.
     pub(crate) modified: Option<Timestamp>,
 }
 
-impl Facts {
+impl SourceFacts {
     /// Of an entry of a listing.
-    pub(crate) fn of(entry: &RemoteEntry) -> Self {
+    pub(crate) fn from_entry(entry: &ListedEntry) -> Self {
         Self {
             size: entry.size,
             modified: entry.modified,
@@ -28,7 +28,7 @@ impl Facts {
     }
 
     /// Of a local file.
-    pub(crate) fn of_local(meta: &fs::Metadata) -> Self {
+    pub(crate) fn from_local_metadata(meta: &fs::Metadata) -> Self {
         Self {
             size: Some(meta.len()),
             modified: modified(meta),
@@ -38,38 +38,38 @@ impl Facts {
 
 /// An entry of a directory, of which is known whether it is a link as far as the storage tells.
 #[derive(Debug, Clone)]
-pub(crate) struct Marked {
-    pub(crate) entry: RemoteEntry,
+pub(crate) struct SymlinkCheckedEntry {
+    pub(crate) entry: ListedEntry,
     /// A directory is one, and not a link to one.
-    pub(crate) certain: bool,
+    pub(crate) is_certain: bool,
 }
 
 /// Why a file did not get its name.
 #[derive(Debug)]
-pub(crate) struct NotRenamed {
-    pub(crate) failure: Failure,
-    pub(crate) refused: Refused,
+pub(crate) struct RenameFailure {
+    pub(crate) failure: CopyFailure,
+    pub(crate) refused_step: RefusedRenameStep,
 }
 
 /// Which half of a renaming was refused. Only a refused new name says anything of that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RefusedRenameStep {
     /// For the old name, or for renaming at all (RNFR). Also what was lost before an answer.
-    Source,
+    RnfrRefused,
     /// For the new name (RNTO), for a reason that may be that it is taken.
-    TakenPerhaps,
+    NewNameMayExist,
     /// For the new name, for a reason of its own: rights, room, a missing directory.
-    Target,
+    RntoRefused,
 }
 
-impl From<Failure> for NotRenamed {
-    fn from(failure: Failure) -> Self {
+impl From<CopyFailure> for RenameFailure {
+    fn from(failure: CopyFailure) -> Self {
         Self {
             failure,
-            refused: Refused::Source,
+            refused_step: RefusedRenameStep::RnfrRefused,
         }
     }
 }
 
 /// Takes entries one by one; breaks when it has enough.
-pub(crate) type Visit<'v> = dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + 'v;
+pub(crate) type EntryVisitor<'v> = dyn FnMut(ListedEntry) -> ControlFlow<()> + Send + 'v;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use data::options::TransferOptions;
 use data::store::durability::SyncPolicy;
-use proto::checksum::Algorithm;
-use tune::streams::chunked::{Mode, Parameters};
+use proto::checksum::ChecksumAlgorithm;
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 /// How many parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub enum Parallelism {
     /// Exactly this many (MODE E when more than one).
     Fixed(u32),
     /// One of the modes of 2008, against any server with extended block mode.
-    Chunked(Mode),
+    Chunked(ChunkTuningMode),
 }
 
 /// Transfer mode wish.
@@ -36,19 +36,19 @@ pub enum ModeChoice {
 
 /// How a copy is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Verify {
+pub enum VerifyMode {
     /// The cheapest algorithm that both ends have; size alone when the server has none.
     #[default]
     Auto,
     /// Not verified: the number of bytes alone is compared.
     None,
     /// This algorithm; a server without it is an error.
-    With(Algorithm),
+    With(ChecksumAlgorithm),
 }
 
 /// How `cp -r` treats symbolic links that it finds (a source that is named is always followed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Links {
+pub enum SymlinkPolicy {
     /// They are left out, each with a notice.
     #[default]
     Skip,
@@ -68,7 +68,7 @@ pub struct CopyOptions {
     /// `--max-streams`: never more at a time, for one file
     pub max_streams: u32,
     /// `--autopar`: the parameters of the modes of 2008
-    pub autopar: Parameters,
+    pub autopar: ChunkParameters,
     /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` (one budget for all files;
     /// refused between two servers), and `--timeout`, which holds for control connections, too.
     /// Clones of these options share one [`rate`](TransferOptions::rate): batches that run with them side
@@ -83,7 +83,7 @@ pub struct CopyOptions {
     /// `--resume`
     pub resume: bool,
     /// `--verify`
-    pub verify: Verify,
+    pub verify: VerifyMode,
     /// `--retries` after lost connections, in a row: an attempt that moved 16 MiB starts the count
     /// anew
     pub retries: u32,
@@ -92,9 +92,9 @@ pub struct CopyOptions {
     /// `--sync-policy`: of files written here
     pub sync_policy: SyncPolicy,
     /// `--links`
-    pub links: Links,
+    pub links: SymlinkPolicy,
     /// `--keep-existing`: existing destinations are left alone and count as skipped
-    /// ([`Summary::kept`]). One that has another size than its source, or is older, is named in a
+    /// ([`CopySummary::kept`]). One that has another size than its source, or is older, is named in a
     /// warning. Default: overwrite.
     pub keep_existing: bool,
     /// `--wait`: a destination that another copy is writing is waited for, however long that takes.
@@ -137,7 +137,7 @@ pub enum Exit {
 /// Why something failed: one clear line that says what to do, and its class.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct CopyFailure {
     /// Class.
     pub exit: Exit,
     /// The attempt and its object, the reason, and what to do.
@@ -147,7 +147,7 @@ pub struct Failure {
     pub transient: bool,
 }
 
-impl Failure {
+impl CopyFailure {
     /// A failure that another attempt would meet again.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Failure {
         Self::transient(Exit::Local, message)
     }
 
-    /// Whether this is [`Failure::occupied`]: nothing else that happens on this machine goes away by
+    /// Whether this is [`CopyFailure::occupied`]: nothing else that happens on this machine goes away by
     /// itself.
     pub fn is_occupied(&self) -> bool {
         self.transient && self.exit == Exit::Local
@@ -180,7 +180,7 @@ impl Failure {
 
 /// Events during a copy, in order; an observer must not block.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum CopyEvent {
     /// The list of files is known (again when it grows).
     Planned {
         /// Files so far.
@@ -248,7 +248,7 @@ pub enum Event {
         /// Source.
         source: String,
         /// Why.
-        failure: Failure,
+        failure: CopyFailure,
     },
     /// Another attempt will be made.
     Retrying {
@@ -266,14 +266,14 @@ pub enum Event {
 }
 
 /// Takes the events of a copy.
-pub trait Observer: Send + Sync {
+pub trait CopyObserver: Send + Sync {
     /// Called from any thread.
-    fn event(&self, event: Event);
+    fn on_event(&self, event: CopyEvent);
 }
 
 /// The end of a copy: the fields of the `summary` JSON line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Summary {
+pub struct CopySummary {
     /// Bytes moved in this run.
     pub bytes: u64,
     /// Wall time of the run.
@@ -282,7 +282,7 @@ pub struct Summary {
     pub goodput_bps: f64,
     /// Most data connections at once.
     pub streams_max: u64,
-    /// Who sized the buffers of the transfers that ended well: [`proto::sizing::Buffers::name`], or `mixed`; what was
+    /// Who sized the buffers of the transfers that ended well: [`proto::sizing::SocketBuffers::name`], or `mixed`; what was
     /// asked for where none did. What a server has no part in is replaced with `auto`. Under `auto`
     /// it is this end's: each end does its own, a server what its administrator chose.
     pub buffer: &'static str,
@@ -311,19 +311,19 @@ pub struct Summary {
     /// Overall class.
     pub exit: Exit,
     /// The first failure, if any.
-    pub first_failure: Option<Failure>,
+    pub first_failure: Option<CopyFailure>,
 }
 
 /// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote
-/// ends make a third-party transfer. Never returns `Exit::Done` unless every byte arrived and was
+/// ends make a third-party transfer. Never returns `Exit::CompletedExchange` unless every byte arrived and was
 /// verified as asked. Dropping the future stops everything and leaves only partial files with a
 /// recognisable name and their journals.
 pub async fn copy(
     sources: &[String],
     destination: &str,
     options: &CopyOptions,
-    observer: Arc<dyn Observer>,
-) -> Summary {
+    observer: Arc<dyn CopyObserver>,
+) -> CopySummary {
     crate::batch::copy(sources, destination, options, observer).await
 }
 
@@ -335,10 +335,10 @@ pub struct RemoteOptions {
 }
 
 /// One entry of `ls` and `stat`.
-pub type RemoteEntry = proto::listing::RemoteEntry;
+pub type RemoteEntry = proto::listing::ListedEntry;
 
 /// Lists a remote directory or file.
-pub async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>, Failure> {
+pub async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>, CopyFailure> {
     crate::verbs::list(url, options).await
 }
 
@@ -351,37 +351,45 @@ pub async fn list_each(
     url: &str,
     options: &RemoteOptions,
     visit: &mut (dyn FnMut(RemoteEntry) -> ControlFlow<()> + Send + '_),
-) -> Result<(), Failure> {
+) -> Result<(), CopyFailure> {
     crate::verbs::list_each(url, options, visit).await
 }
 
 /// Facts of one remote path.
-pub async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Failure> {
+pub async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, CopyFailure> {
     crate::verbs::stat(url, options).await
 }
 
 /// Deletes a remote file, or a tree when `recursive`.
-pub async fn remove(url: &str, recursive: bool, options: &RemoteOptions) -> Result<(), Failure> {
+pub async fn remove(
+    url: &str,
+    recursive: bool,
+    options: &RemoteOptions,
+) -> Result<(), CopyFailure> {
     crate::verbs::remove(url, recursive, options).await
 }
 
 /// Makes a remote directory; with `parents` also those above it, and existing ones are fine.
-pub async fn make_dir(url: &str, parents: bool, options: &RemoteOptions) -> Result<(), Failure> {
+pub async fn make_dir(
+    url: &str,
+    parents: bool,
+    options: &RemoteOptions,
+) -> Result<(), CopyFailure> {
     crate::verbs::make_dir(url, parents, options).await
 }
 
 /// Renames on one server; `to` is a URL of the same server.
-pub async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Result<(), Failure> {
+pub async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Result<(), CopyFailure> {
     crate::verbs::rename(from, to, options).await
 }
 
 /// Checksum of a remote (or local) file or part of it, lower-case hex.
 pub async fn checksum(
     url: &str,
-    algorithm: Algorithm,
+    algorithm: ChecksumAlgorithm,
     offset: u64,
     length: Option<u64>,
     options: &RemoteOptions,
-) -> Result<String, Failure> {
+) -> Result<String, CopyFailure> {
     crate::verbs::checksum(url, algorithm, offset, length, options).await
 }

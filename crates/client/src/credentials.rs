@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 use proto::command::Secret;
 
-use crate::{Exit, Failure, netrc};
+use crate::{CopyFailure, Exit, netrc};
 
 /// The user name of anonymous logins (RFC 1635).
 const ANONYMOUS: &str = "anonymous";
 /// Password of anonymous logins: who is calling.
 const ANONYMOUS_PASSWORD: &str = "longhaul@";
 /// Holds the password of a named user.
-const VARIABLE: &str = "LONGHAUL_PASSWORD";
+const PASSWORD_VARIABLE: &str = "LONGHAUL_PASSWORD";
 
 /// Credential that a client shows a server. Secrets in it are not shown by [`std::fmt::Debug`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -59,7 +59,7 @@ impl Credential {
 
     /// A text that the credentials of one account share, without secrets. Tokens all have the same:
     /// whose they are is not seen.
-    pub(crate) fn account(&self) -> String {
+    pub(crate) fn account_key(&self) -> String {
         match self {
             Self::Anonymous => ANONYMOUS.to_owned(),
             Self::Password { user, .. } => user.clone(),
@@ -72,12 +72,12 @@ impl Credential {
     ///
     /// # Errors
     /// `Usage`: it cannot be told so.
-    pub(crate) fn words(&self) -> Result<(&str, Secret), Failure> {
+    pub(crate) fn user_and_password(&self) -> Result<(&str, Secret), CopyFailure> {
         let unspoken = |what: &str| {
             let message = format!(
                 "logins with a {what} are not spoken by this version; give a user and a password"
             );
-            Failure::new(Exit::Usage, message)
+            CopyFailure::new(Exit::Usage, message)
         };
         match self {
             Self::Anonymous => Ok((ANONYMOUS, ANONYMOUS_PASSWORD.into())),
@@ -90,32 +90,32 @@ impl Credential {
 
 /// The login for `host`: for a named user the password of the environment variable, else of
 /// ~/.netrc; without a user the record of ~/.netrc, else anonymous.
-pub(crate) fn lookup(host: &str, user: Option<&str>) -> Credential {
-    let variable = std::env::var(VARIABLE).ok();
+pub(crate) fn find_credential(host: &str, user: Option<&str>) -> Credential {
+    let variable = std::env::var(PASSWORD_VARIABLE).ok();
     let netrc = || {
         let read = read_netrc(&std::env::home_dir()?.join(".netrc"));
-        if let Some(trouble) = read.trouble {
-            TROUBLE.get_or_init(|| trouble);
+        if let Some(trouble) = read.problem {
+            NETRC_PROBLEM.get_or_init(|| trouble);
         }
         Some(read.entries)
     };
-    choose(host, user, variable, netrc)
+    choose_credential(host, user, variable, netrc)
 }
 
 /// Why something in ~/.netrc was not used.
-static TROUBLE: OnceLock<String> = OnceLock::new();
+static NETRC_PROBLEM: OnceLock<String> = OnceLock::new();
 
 /// Why ~/.netrc, or something in it, was not used when a login was looked up, and what to do: one line
 /// for the user. `None`: it was used, or there is none, or nobody looked.
-pub fn ignored_netrc() -> Option<&'static str> {
-    TROUBLE.get().map(String::as_str)
+pub fn netrc_warning() -> Option<&'static str> {
+    NETRC_PROBLEM.get().map(String::as_str)
 }
 
-fn choose(
+fn choose_credential(
     host: &str,
     user: Option<&str>,
     variable: Option<String>,
-    netrc: impl FnOnce() -> Option<Vec<netrc::Entry>>,
+    netrc: impl FnOnce() -> Option<Vec<netrc::NetrcEntry>>,
 ) -> Credential {
     if user == Some(ANONYMOUS) {
         return Credential::Anonymous;
@@ -124,7 +124,7 @@ fn choose(
         return Credential::password(user, password.as_str());
     }
     let entries = netrc().unwrap_or_default();
-    let entry = netrc::find(&entries, host, user);
+    let entry = netrc::find_entry(&entries, host, user);
     let login = user.or(entry.and_then(|e| e.login.as_deref()));
     match login {
         None => Credential::Anonymous,
@@ -138,22 +138,22 @@ fn choose(
 
 /// The entries of the file, and the trouble with it.
 #[derive(Debug, Default)]
-struct Netrc {
-    entries: Vec<netrc::Entry>,
-    trouble: Option<String>,
+struct NetrcContents {
+    entries: Vec<netrc::NetrcEntry>,
+    problem: Option<String>,
 }
 
 /// Reads the file. It holds passwords: one that others may read, or that somebody else wrote, is not
 /// used.
-fn read_netrc(path: &Path) -> Netrc {
+fn read_netrc(path: &Path) -> NetrcContents {
     let shown = path.display();
-    let ignored = |why: String| Netrc {
-        trouble: Some(format!("{shown} is not used: {why}")),
-        ..Netrc::default()
+    let ignored = |why: String| NetrcContents {
+        problem: Some(format!("{shown} is not used: {why}")),
+        ..NetrcContents::default()
     };
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Netrc::default(),
+        Err(e) if e.kind() == ErrorKind::NotFound => return NetrcContents::default(),
         Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
     };
     let me = rustix::process::geteuid().as_raw();
@@ -174,9 +174,9 @@ fn read_netrc(path: &Path) -> Netrc {
         Err(e) => return ignored(format!("{e}; make it readable for yourself alone")),
     };
     let (entries, fault) = netrc::parse(&text);
-    Netrc {
+    NetrcContents {
         entries,
-        trouble: fault.map(|fault| format!("{shown}: {fault}; mend that line")),
+        problem: fault.map(|fault| format!("{shown}: {fault}; mend that line")),
     }
 }
 
@@ -186,14 +186,14 @@ mod tests {
 
     use super::*;
 
-    fn netrc() -> Option<Vec<netrc::Entry>> {
+    fn netrc() -> Option<Vec<netrc::NetrcEntry>> {
         Some(netrc::parse("machine h login bob password secret").0)
     }
 
     #[test]
     fn order_of_sources() {
         let pick = |host, user, variable: Option<&str>| {
-            choose(host, user, variable.map(str::to_owned), netrc)
+            choose_credential(host, user, variable.map(str::to_owned), netrc)
         };
         let pair = |a: &str, b: &str| Credential::password(a, b);
         let anonymous = Credential::Anonymous;
@@ -219,12 +219,12 @@ mod tests {
     #[test]
     fn what_user_and_pass_cannot_say_is_refused_by_name() {
         for (credential, name) in unspoken() {
-            let failure = credential.words().unwrap_err();
+            let failure = credential.user_and_password().unwrap_err();
             assert_eq!(failure.exit, Exit::Usage);
             assert!(failure.message.contains(name), "{failure}");
             assert_eq!(credential.user(), None);
         }
-        let words = Credential::Anonymous.words().unwrap();
+        let words = Credential::Anonymous.user_and_password().unwrap();
         assert_eq!(words, (ANONYMOUS, ANONYMOUS_PASSWORD.into()));
     }
 
@@ -237,13 +237,13 @@ mod tests {
             certificate,
             token,
         ];
-        let mut accounts: Vec<_> = all.iter().map(Credential::account).collect();
+        let mut accounts: Vec<_> = all.iter().map(Credential::account_key).collect();
         accounts.sort_unstable();
         accounts.dedup();
         assert_eq!(accounts.len(), all.len());
         // Whatever it said as password.
         let named = Credential::password(ANONYMOUS, "me@here");
-        assert_eq!(named.account(), Credential::Anonymous.account());
+        assert_eq!(named.account_key(), Credential::Anonymous.account_key());
         assert_eq!(named.user(), None);
     }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     /// A file of this text and these permissions.
-    fn read(text: &[u8], mode: u32) -> Netrc {
+    fn read(text: &[u8], mode: u32) -> NetrcContents {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(".netrc");
         std::fs::write(&path, text).unwrap();
@@ -272,24 +272,24 @@ mod tests {
     fn readable_by_others_is_not_used_and_says_so() {
         let open = read(RECORD, 0o644);
         assert!(open.entries.is_empty());
-        let trouble = open.trouble.unwrap();
+        let trouble = open.problem.unwrap();
         assert!(trouble.contains("others may read it"), "{trouble}");
         assert!(trouble.contains("chmod 600 /"), "{trouble}");
         let closed = read(RECORD, 0o600);
-        assert_eq!((closed.entries.len(), closed.trouble), (1, None));
+        assert_eq!((closed.entries.len(), closed.problem), (1, None));
     }
 
     #[test]
     fn what_cannot_be_read_says_so() {
         let binary = read(b"\xff\xfe", 0o600);
-        assert!(binary.trouble.unwrap().contains("UTF-8"));
+        assert!(binary.problem.unwrap().contains("UTF-8"));
         let misspelt = read(b"machine h\n login bob\n pasword secret", 0o600);
         assert_eq!(misspelt.entries.len(), 1);
-        let trouble = misspelt.trouble.unwrap();
+        let trouble = misspelt.problem.unwrap();
         assert!(trouble.contains("line 3: a word"), "{trouble}");
         assert!(!trouble.contains("secret"));
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(read_netrc(&dir.path().join("none")).trouble, None);
-        assert!(read_netrc(dir.path()).trouble.is_some());
+        assert_eq!(read_netrc(&dir.path().join("none")).problem, None);
+        assert!(read_netrc(dir.path()).problem.is_some());
     }
 }

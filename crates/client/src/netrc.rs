@@ -4,7 +4,7 @@ use proto::command::Secret;
 
 /// One `machine` or `default` record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Entry {
+pub(crate) struct NetrcEntry {
     /// `None`: the `default` record.
     pub(crate) machine: Option<String>,
     /// `login`
@@ -15,11 +15,11 @@ pub(crate) struct Entry {
 
 /// Reads the file's text; what it does not know, it skips. Also gives the first fault, without any
 /// password.
-pub(crate) fn parse(text: &str) -> (Vec<Entry>, Option<String>) {
-    let mut entries: Vec<Entry> = Vec::new();
+pub(crate) fn parse(text: &str) -> (Vec<NetrcEntry>, Option<String>) {
+    let mut entries: Vec<NetrcEntry> = Vec::new();
     let mut fault: Option<String> = None;
     let mut in_macro = false;
-    let mut tokens = Tokens::default();
+    let mut tokens = NetrcExpectedToken::default();
     for (number, line) in text.lines().enumerate() {
         if in_macro {
             // A macro ends at the first empty line.
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> (Vec<Entry>, Option<String>) {
             continue;
         }
         for token in split_line(line) {
-            match tokens.take(token, &mut entries) {
+            match tokens.take_token(token, &mut entries) {
                 Ok(false) => {}
                 Ok(true) => {
                     in_macro = true;
@@ -39,20 +39,24 @@ pub(crate) fn parse(text: &str) -> (Vec<Entry>, Option<String>) {
             }
         }
     }
-    if !matches!(tokens, Tokens::Keyword) {
+    if !matches!(tokens, NetrcExpectedToken::Keyword) {
         fault.get_or_insert_with(|| "its last word lacks a value".to_owned());
     }
     (entries, fault)
 }
 
 /// The first record for `host` (and `user` if given), else the `default` one.
-pub(crate) fn find<'a>(entries: &'a [Entry], host: &str, user: Option<&str>) -> Option<&'a Entry> {
-    let fits = |e: &&Entry| match (user, e.login.as_deref()) {
+pub(crate) fn find_entry<'a>(
+    entries: &'a [NetrcEntry],
+    host: &str,
+    user: Option<&str>,
+) -> Option<&'a NetrcEntry> {
+    let fits = |e: &&NetrcEntry| match (user, e.login.as_deref()) {
         (Some(user), Some(login)) => user == login,
         (Some(_), None) => true,
         (None, login) => login.is_some(),
     };
-    let named = |e: &&Entry| {
+    let named = |e: &&NetrcEntry| {
         e.machine
             .as_deref()
             .is_some_and(|m| m.eq_ignore_ascii_case(host))
@@ -66,7 +70,7 @@ pub(crate) fn find<'a>(entries: &'a [Entry], host: &str, user: Option<&str>) -> 
 
 /// Token whose value the next one is.
 #[derive(Default)]
-enum Tokens {
+enum NetrcExpectedToken {
     #[default]
     Keyword,
     Machine,
@@ -75,23 +79,27 @@ enum Tokens {
     Ignored,
 }
 
-impl Tokens {
+impl NetrcExpectedToken {
     /// Takes one token; `true` when a macro definition begins. A word in the place of a keyword is an
     /// error.
-    fn take(&mut self, token: String, entries: &mut Vec<Entry>) -> Result<bool, &'static str> {
+    fn take_token(
+        &mut self,
+        token: String,
+        entries: &mut Vec<NetrcEntry>,
+    ) -> Result<bool, &'static str> {
         match std::mem::take(self) {
             Self::Keyword => match token.as_str() {
                 "machine" => *self = Self::Machine,
-                "default" => entries.push(Entry::default()),
+                "default" => entries.push(NetrcEntry::default()),
                 "login" => *self = Self::Login,
                 "password" => *self = Self::Password,
                 "account" => *self = Self::Ignored,
                 "macdef" => return Ok(true),
                 _ => return Err(MISPLACED),
             },
-            Self::Machine => entries.push(Entry {
+            Self::Machine => entries.push(NetrcEntry {
                 machine: Some(token),
-                ..Entry::default()
+                ..NetrcEntry::default()
             }),
             Self::Login => {
                 let entry = entries.last_mut().ok_or(NO_MACHINE)?;
@@ -157,14 +165,14 @@ mod tests {
         let (entries, fault) = parse(FILE);
         assert_eq!(fault, None);
         assert_eq!(entries.len(), 3);
-        let alice = find(&entries, "FTP.example.org", None).unwrap();
+        let alice = find_entry(&entries, "FTP.example.org", None).unwrap();
         assert_eq!(alice.login.as_deref(), Some("alice"));
         assert_eq!(alice.password, Some("two words".into()));
-        let bob = find(&entries, "ftp.example.org", Some("bob")).unwrap();
+        let bob = find_entry(&entries, "ftp.example.org", Some("bob")).unwrap();
         assert_eq!(bob.password, Some("b\"ob".into()));
-        let other = find(&entries, "elsewhere", None).unwrap();
+        let other = find_entry(&entries, "elsewhere", None).unwrap();
         assert_eq!(other.password, Some("me@here".into()));
-        assert_eq!(find(&entries, "elsewhere", Some("carol")), None);
+        assert_eq!(find_entry(&entries, "elsewhere", Some("carol")), None);
     }
 
     #[test]
@@ -186,7 +194,7 @@ mod tests {
         #[test]
         fn never_panics(text: String) {
             let (entries, _) = parse(&text);
-            let _ = find(&entries, "h", Some("u"));
+            let _ = find_entry(&entries, "h", Some("u"));
         }
     }
 }

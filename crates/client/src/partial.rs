@@ -3,7 +3,7 @@
 //! A file in the making is called `NAME.longhaul-partial`, its journal `NAME.longhaul-journal`,
 //! both in the directory of the destination; a name that would become too long for a file system
 //! is replaced by a hash of itself. Whoever writes the destination holds the lock of the partial file
-//! ([`Partial::own`]) until it has its name; the journal belongs to the same owner.
+//! ([`PartialFile::own`]) until it has its name; the journal belongs to the same owner.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use data::digest::Digest;
+use data::checksum::ChecksumHasher;
 use data::store::Sink;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 use proto::path::{MAX_NAME, PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX};
 use proto::timestamp::Timestamp;
 
-use crate::own::{self, Opened, Stand};
-use crate::{Exit, Failure};
+use crate::lock_file::{self, LockFile, LockedOpen};
+use crate::{CopyFailure, Exit};
 
 const PARTIAL: &[u8] = PARTIAL_SUFFIX;
 const JOURNAL: &[u8] = b".longhaul-journal";
@@ -45,14 +45,14 @@ pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
 
 /// The other names that a copy to the last component `name` writes in the same directory: the
 /// unfinished file, its journal, and the journal's next state.
-pub(crate) fn names_beside(name: &[u8]) -> [Vec<u8>; 3] {
+pub(crate) fn companion_names(name: &[u8]) -> [Vec<u8>; 3] {
     let journal = with_suffix(name, JOURNAL);
     let next = [journal.as_slice(), NEXT].concat();
     [partial_name(name), journal, next]
 }
 
 /// The remote path of the unfinished file for `path`, if nobody could tell by its name whose it is.
-pub(crate) fn nameless_partial(path: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
     let partial = partial_path(path);
     let named = [path, PARTIAL].concat();
     (partial != named).then_some(partial)
@@ -79,7 +79,7 @@ fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
 
 /// Hex digits that stand for `bytes` in a file name.
 fn hash(bytes: &[u8]) -> String {
-    let mut digest = Digest::new(Algorithm::Blake3);
+    let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
     digest.update(bytes);
     let mut hex = digest.finish();
     hex.truncate(PARTIAL_HASH_DIGITS);
@@ -100,7 +100,7 @@ fn state_directory() -> Option<PathBuf> {
 
 /// Where the journal of a copy to a server is kept, under a hash of both ends. `None` when there is no
 /// place for it.
-pub(crate) fn state_journal(source: &str, destination: &str) -> Option<PathBuf> {
+pub(crate) fn upload_journal_path(source: &str, destination: &str) -> Option<PathBuf> {
     let name = hash(format!("{source}\n{destination}").as_bytes());
     Some(state_directory()?.join(format!("{name}.journal")))
 }
@@ -108,39 +108,42 @@ pub(crate) fn state_journal(source: &str, destination: &str) -> Option<PathBuf> 
 /// Makes this process the only one of this account on this machine that writes `destination` on a
 /// server, and its journals, until the result is dropped. `None`: there is no place for a lock, or it
 /// cannot be had there.
-pub(crate) fn own_remote(destination: &str, shown: &str) -> Result<Option<Stand>, Failure> {
+pub(crate) fn lock_remote_destination(
+    destination: &str,
+    shown: &str,
+) -> Result<Option<LockFile>, CopyFailure> {
     let name = hash(destination.as_bytes());
     let Some(path) = state_directory().map(|d| d.join(format!("{name}.lock"))) else {
         return Ok(None);
     };
-    match own::open(&path) {
-        Ok(Opened::Own(file)) => Ok(Some(Stand::new(path, file))),
-        Ok(Opened::Busy) => Err(occupied(shown)),
-        Ok(Opened::Unlocked(_)) | Err(_) => Ok(None),
+    match lock_file::open(&path) {
+        Ok(LockedOpen::Own(file)) => Ok(Some(LockFile::new(path, file))),
+        Ok(LockedOpen::Busy) => Err(occupied(shown)),
+        Ok(LockedOpen::Unlocked(_)) | Err(_) => Ok(None),
     }
 }
 
-fn occupied(shown: impl std::fmt::Display) -> Failure {
-    Failure::occupied(format!(
+fn occupied(shown: impl std::fmt::Display) -> CopyFailure {
+    CopyFailure::occupied(format!(
         "{shown}: another copy is writing this file; let it end, or use --wait"
     ))
 }
 
 /// Where a get's bytes go.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum WriteTarget {
     /// Standard output, a device, a pipe: written as the bytes come, nothing to put in place.
     Direct {
         /// The open file.
         sink: Arc<FileSink>,
     },
     /// A regular file, written beside its name and renamed when it is whole.
-    File(Partial),
+    File(PartialFile),
 }
 
 /// A local file in the making.
 #[derive(Debug, Clone)]
-pub(crate) struct Partial {
+pub(crate) struct PartialFile {
     /// The name that it will have.
     pub(crate) destination: PathBuf,
     /// The name that it has until then.
@@ -149,57 +152,57 @@ pub(crate) struct Partial {
     pub(crate) journal: PathBuf,
 }
 
-impl Target {
+impl WriteTarget {
     /// Standard output, from where it stands: a redirected file may hold somebody else's output already,
     /// and may get more of it.
-    pub(crate) fn stdout() -> Result<Self, Failure> {
+    pub(crate) fn stdout() -> Result<Self, CopyFailure> {
         use std::os::fd::AsFd;
         let direct = || -> io::Result<Self> {
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             let sink = Arc::new(FileSink::sequential(file, "standard output"));
             Ok(Self::Direct { sink })
         };
-        direct().map_err(|e| Failure::new(Exit::Local, format!("standard output: {e}")))
+        direct().map_err(|e| CopyFailure::new(Exit::Local, format!("standard output: {e}")))
     }
 
     /// Place that `destination` is to be written through. A symbolic link to a file is followed, so that
     /// the rename replaces the file and not the link.
-    pub(crate) fn at(destination: &Path) -> Result<Self, Failure> {
+    pub(crate) fn at(destination: &Path) -> Result<Self, CopyFailure> {
         let destination = fs::canonicalize(destination).unwrap_or_else(|_| destination.to_owned());
         match fs::metadata(&destination) {
             // Better now than when the whole file is there and cannot get its name.
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(local(&destination, e)),
-            Ok(meta) if meta.is_dir() => Err(local(&destination, "is a directory")),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(local_failure(&destination, e)),
+            Ok(meta) if meta.is_dir() => Err(local_failure(&destination, "is a directory")),
             Ok(meta) if !meta.is_file() => {
                 let kind = meta.file_type();
                 if kind.is_socket() || kind.is_block_device() {
-                    return Err(local(&destination, "is a socket or block device"));
+                    return Err(local_failure(&destination, "is a socket or block device"));
                 }
                 let file = OpenOptions::new().write(true).open(&destination);
                 let sink = file
                     .and_then(|file| FileSink::new(file, destination.to_string_lossy()))
-                    .map_err(|e| local(&destination, e))?;
+                    .map_err(|e| local_failure(&destination, e))?;
                 Ok(Self::Direct {
                     sink: Arc::new(sink),
                 })
             }
-            _ => Partial::of(destination).map(Self::File),
+            _ => PartialFile::of(destination).map(Self::File),
         }
     }
 }
 
-impl Partial {
-    fn of(destination: PathBuf) -> Result<Self, Failure> {
+impl PartialFile {
+    fn of(destination: PathBuf) -> Result<Self, CopyFailure> {
         let name = destination
             .file_name()
-            .ok_or_else(|| local(&destination, "names no file"))?;
+            .ok_or_else(|| local_failure(&destination, "names no file"))?;
         let directory = directory_of(&destination);
         if fs::metadata(directory).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             let missing = format!(
                 "no such directory; make it first (mkdir -p {})",
                 directory.display()
             );
-            return Err(local(directory, missing));
+            return Err(local_failure(directory, missing));
         }
         let sibling = |suffix: &[u8]| {
             let name = OsString::from_vec(with_suffix(name.as_bytes(), suffix));
@@ -217,31 +220,33 @@ impl Partial {
     /// has no locks. `policy` says how what is written gets to disk.
     ///
     /// # Errors
-    /// [`Failure::occupied`] when another copy is at it; else what opening it gives.
-    pub(crate) fn own(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), Failure> {
-        let opened = own::open(&self.path).map_err(|e| local(&self.path, e))?;
+    /// [`CopyFailure::occupied`] when another copy is at it; else what opening it gives.
+    pub(crate) fn lock(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), CopyFailure> {
+        let opened = lock_file::open(&self.path).map_err(|e| local_failure(&self.path, e))?;
         let (file, locked) = match opened {
-            Opened::Own(file) => (file, true),
-            Opened::Unlocked(file) => (file, false),
-            Opened::Busy => return Err(occupied(self.destination.display())),
+            LockedOpen::Own(file) => (file, true),
+            LockedOpen::Unlocked(file) => (file, false),
+            LockedOpen::Busy => return Err(occupied(self.destination.display())),
         };
         // One that an earlier version left may be open to more; somebody else's cannot be changed.
         let _ = file.set_permissions(Permissions::from_mode(0o600));
         let sink = FileSink::new(file, self.path.to_string_lossy());
-        let sink = sink.map_err(|e| local(&self.path, e))?;
+        let sink = sink.map_err(|e| local_failure(&self.path, e))?;
         // A partial file without a name after a power cut is one that nobody resumes.
         Ok((Arc::new(sink.with_policy(policy, None)), locked))
     }
 
     /// Empties the partial file.
-    pub(crate) fn start_over(&self, sink: &FileSink) -> Result<(), Failure> {
-        sink.file().set_len(0).map_err(|e| local(&self.path, e))
+    pub(crate) fn start_over(&self, sink: &FileSink) -> Result<(), CopyFailure> {
+        sink.file()
+            .set_len(0)
+            .map_err(|e| local_failure(&self.path, e))
     }
 
     /// Removes a partial file that its owner gives up with nothing in it.
-    pub(crate) fn abandon(&self, sink: &FileSink) {
+    pub(crate) fn remove_if_empty(&self, sink: &FileSink) {
         if sink.file().metadata().is_ok_and(|meta| meta.len() == 0) {
-            own::remove(&self.path, sink.file());
+            lock_file::remove(&self.path, sink.file());
         }
     }
 
@@ -253,11 +258,11 @@ impl Partial {
     /// Gives the whole and verified file its time (if known) and the permissions of the file it
     /// replaces (if any, else those that the umask grants). Its bytes are on disk when this returns,
     /// unless its policy is [`SyncPolicy::None`]. Blocks while the disk works.
-    pub(crate) fn settle(
+    pub(crate) fn sync_with_metadata(
         &self,
         sink: &FileSink,
         modified: Option<Timestamp>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CopyFailure> {
         if let Some(time) = modified.and_then(system_time) {
             // A file system that keeps no such time is no reason to fail.
             let _ = sink.file().set_modified(time);
@@ -269,28 +274,29 @@ impl Partial {
         };
         // Nor one that keeps no permissions.
         let _ = sink.file().set_permissions(Permissions::from_mode(mode));
-        sink.sync().map_err(|e| local(&self.path, e))
+        sink.sync().map_err(|e| local_failure(&self.path, e))
     }
 
     /// Gives a settled file its name, if the partial name still belongs to it. The name is on disk when
     /// this returns, unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
-    pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), Failure> {
+    pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), CopyFailure> {
         // Last of all: the disk may have taken its time.
-        if !own::names(&self.path, sink.file()).map_err(|e| local(&self.path, e))? {
+        if !lock_file::names(&self.path, sink.file()).map_err(|e| local_failure(&self.path, e))? {
             let message = format!(
                 "was removed or replaced by somebody else while it was written; {} is as it was",
                 self.destination.display()
             );
-            return Err(local(&self.path, message));
+            return Err(local_failure(&self.path, message));
         }
-        fs::rename(&self.path, &self.destination).map_err(|e| local(&self.destination, e))?;
-        if !sink.durable() {
+        fs::rename(&self.path, &self.destination)
+            .map_err(|e| local_failure(&self.destination, e))?;
+        if !sink.is_durable() {
             return Ok(());
         }
         let directory = directory_of(&self.destination);
         SyncPolicy::File
             .sync_directory(directory)
-            .map_err(|e| local(directory, e))
+            .map_err(|e| local_failure(directory, e))
     }
 }
 
@@ -328,8 +334,8 @@ pub(crate) fn name_of(path: &Path) -> Option<&[u8]> {
 }
 
 /// A local failure about a path.
-pub(crate) fn local(path: &Path, reason: impl std::fmt::Display) -> Failure {
-    Failure::new(Exit::Local, format!("{}: {reason}", path.display()))
+pub(crate) fn local_failure(path: &Path, reason: impl std::fmt::Display) -> CopyFailure {
+    CopyFailure::new(Exit::Local, format!("{}: {reason}", path.display()))
 }
 
 #[cfg(test)]
@@ -345,14 +351,14 @@ mod tests {
         let long = partial_path(&[b"/d/", [b'x'; 250].as_slice()].concat());
         assert!(long.len() < 60 && long.ends_with(PARTIAL));
         assert_ne!(partial_name(&[b'x'; 250]), partial_name(&[b'x'; 251]));
-        assert_eq!(nameless_partial(b"/d/f"), None);
-        assert!(nameless_partial(&[b'x'; 250]).is_some());
+        assert_eq!(hashed_partial_path(b"/d/f"), None);
+        assert!(hashed_partial_path(&[b'x'; 250]).is_some());
     }
 
     #[test]
     fn a_missing_directory_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = Target::at(&dir.path().join("none/f")).unwrap_err();
+        let failure = WriteTarget::at(&dir.path().join("none/f")).unwrap_err();
         assert_eq!(failure.exit, Exit::Local);
         let named = format!("{}: no such directory", dir.path().join("none").display());
         assert!(failure.message.starts_with(&named), "{failure}");
@@ -365,20 +371,20 @@ mod tests {
         let destination = dir.path().join("f");
         fs::write(&destination, "old").unwrap();
         fs::set_permissions(&destination, Permissions::from_mode(0o600)).unwrap();
-        let Ok(Target::File(partial)) = Target::at(&destination) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&destination) else {
             panic!("a regular file is written aside");
         };
-        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         assert!(
             partial
-                .own(SyncPolicy::default())
+                .lock(SyncPolicy::default())
                 .unwrap_err()
                 .is_occupied()
         );
         sink.file().write_all(b"new").unwrap();
         assert_eq!(fs::read(&destination).unwrap(), b"old");
         partial
-            .settle(&sink, Some(Timestamp(1_000_000_000)))
+            .sync_with_metadata(&sink, Some(Timestamp(1_000_000_000)))
             .unwrap();
         partial.put_in_place(&sink).unwrap();
         let meta = fs::metadata(&destination).unwrap();
@@ -388,9 +394,9 @@ mod tests {
         assert!(!partial.path.exists());
     }
 
-    fn partial_at(destination: &Path) -> Partial {
-        match Target::at(destination) {
-            Ok(Target::File(partial)) => partial,
+    fn partial_at(destination: &Path) -> PartialFile {
+        match WriteTarget::at(destination) {
+            Ok(WriteTarget::File(partial)) => partial,
             other => panic!("{other:?}"),
         }
     }
@@ -411,9 +417,9 @@ mod tests {
             let partial = partial_at(destination);
             fs::write(&partial.path, "left by an earlier version").unwrap();
             fs::set_permissions(&partial.path, Permissions::from_mode(0o4777)).unwrap();
-            let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+            let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
             assert_eq!(mode(&partial.path), 0o600);
-            partial.settle(&sink, None).unwrap();
+            partial.sync_with_metadata(&sink, None).unwrap();
             partial.put_in_place(&sink).unwrap();
             assert_eq!(mode(destination), wanted);
         }
@@ -423,16 +429,16 @@ mod tests {
     fn what_took_the_partial_name_meanwhile_is_not_put_in_place() {
         let dir = tempfile::tempdir().unwrap();
         let partial = partial_at(&dir.path().join("f"));
-        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.file().write_all(b"verified").unwrap();
         fs::remove_file(&partial.path).unwrap();
-        partial.settle(&sink, None).unwrap();
+        partial.sync_with_metadata(&sink, None).unwrap();
         assert_eq!(partial.put_in_place(&sink).unwrap_err().exit, Exit::Local);
         fs::write(&partial.path, "somebody else's").unwrap();
         let failure = partial.put_in_place(&sink).unwrap_err();
         assert!(failure.message.contains("replaced"), "{failure}");
         assert!(!partial.destination.exists());
-        partial.abandon(&sink);
+        partial.remove_if_empty(&sink);
         assert!(partial.path.exists());
     }
 
@@ -441,9 +447,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let partial = partial_at(&dir.path().join("f"));
         fs::write(&partial.destination, "old").unwrap();
-        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.file().write_all(b"verified").unwrap();
-        partial.settle(&sink, None).unwrap();
+        partial.sync_with_metadata(&sink, None).unwrap();
         let other = dir.path().join("other");
         fs::write(&other, "somebody else's").unwrap();
         fs::rename(&other, &partial.path).unwrap();
@@ -456,7 +462,7 @@ mod tests {
     #[test]
     fn a_name_that_no_file_can_have_is_refused_before_anything_moves() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = Target::at(&dir.path().join("x".repeat(256))).unwrap_err();
+        let failure = WriteTarget::at(&dir.path().join("x".repeat(256))).unwrap_err();
         assert_eq!(failure.exit, Exit::Local);
         assert!(failure.message.contains("too long"), "{failure}");
     }
@@ -464,7 +470,7 @@ mod tests {
     #[test]
     fn names_of_unfinished_files_are_known() {
         for name in [&b"a"[..], b"a.longhaul-partial", &[b'x'; 250]] {
-            assert!(names_beside(name).iter().all(|name| is_unfinished(name)));
+            assert!(companion_names(name).iter().all(|name| is_unfinished(name)));
         }
         for name in [
             &b"a"[..],
@@ -485,14 +491,14 @@ mod tests {
         fs::write(&file, "x").unwrap();
         let link = dir.path().join("l");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let Ok(Target::File(partial)) = Target::at(&link) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&link) else {
             panic!("a link to a file is a file");
         };
         assert_eq!(partial.destination, fs::canonicalize(&file).unwrap());
         assert!(matches!(
-            Target::at(Path::new("/dev/null")),
-            Ok(Target::Direct { .. })
+            WriteTarget::at(Path::new("/dev/null")),
+            Ok(WriteTarget::Direct { .. })
         ));
-        assert_eq!(Target::at(dir.path()).unwrap_err().exit, Exit::Local);
+        assert_eq!(WriteTarget::at(dir.path()).unwrap_err().exit, Exit::Local);
     }
 }

@@ -5,23 +5,23 @@ use std::sync::Arc;
 
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSource;
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 
-use crate::answers::Visit;
+use crate::answers::EntryVisitor;
 use crate::batch::plan::make_with_parents;
 use crate::location::{Location, Server, StorageId};
-use crate::partial::{local, nameless_partial};
-use crate::session::{Opening, shown};
-use crate::storage::Access;
+use crate::partial::{hashed_partial_path, local_failure};
+use crate::session::{SessionOpening, display_path};
+use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
-use crate::verify::sum_local;
-use crate::{Exit, Failure, RemoteEntry, RemoteOptions};
+use crate::verify::checksum_local;
+use crate::{CopyFailure, Exit, RemoteEntry, RemoteOptions};
 
 /// A URL's server and path; local paths are for the system's own tools.
-fn remote(url: &str) -> Result<(Server, Vec<u8>), Failure> {
+fn parse_remote_url(url: &str) -> Result<(Server, Vec<u8>), CopyFailure> {
     match Location::parse(url)? {
         Location::Remote { server, path } => Ok((server, path)),
-        other => Err(Failure::new(
+        other => Err(CopyFailure::new(
             Exit::Usage,
             format!(
                 "{} is not remote: give an ftp:, gsiftp:, http: or https: URL",
@@ -31,29 +31,35 @@ fn remote(url: &str) -> Result<(Server, Vec<u8>), Failure> {
     }
 }
 
-async fn open(server: &Server, options: &RemoteOptions) -> Result<Box<dyn Storage>, Failure> {
-    let access = Access {
+async fn open_storage(
+    server: &Server,
+    options: &RemoteOptions,
+) -> Result<Box<dyn Storage>, CopyFailure> {
+    let access = StorageAccess {
         timeout: options.timeout,
         foreign_data: false,
         sync_policy: SyncPolicy::default(),
     };
     let id = StorageId::Server(server.clone());
-    access.open(&id, Opening::default()).await
+    access.open(&id, SessionOpening::default()).await
 }
 
 /// Without trailing slashes, as servers want names; the root stays.
-fn name(path: &[u8]) -> &[u8] {
+fn without_trailing_slash(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(1, |i| i + 1);
     &path[..end]
 }
 
-pub(crate) async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>, Failure> {
-    let (server, path) = remote(url)?;
-    let mut session = open(&server, options).await?;
+pub(crate) async fn list(
+    url: &str,
+    options: &RemoteOptions,
+) -> Result<Vec<RemoteEntry>, CopyFailure> {
+    let (server, path) = parse_remote_url(url)?;
+    let mut session = open_storage(&server, options).await?;
     let result = async {
         let mut entries = match path.ends_with(b"/") {
-            true => listed(&mut *session, name(&path)).await?,
-            false => list_or_stat(&mut *session, &path).await?,
+            true => collect_entries(&mut *session, without_trailing_slash(&path)).await?,
+            false => list_directory_or_file(&mut *session, &path).await?,
         };
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -67,15 +73,17 @@ pub(crate) async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<Remot
 pub(crate) async fn list_each(
     url: &str,
     options: &RemoteOptions,
-    visit: &mut Visit<'_>,
-) -> Result<(), Failure> {
-    let (server, path) = remote(url)?;
-    let mut session = open(&server, options).await?;
+    visit: &mut EntryVisitor<'_>,
+) -> Result<(), CopyFailure> {
+    let (server, path) = parse_remote_url(url)?;
+    let mut session = open_storage(&server, options).await?;
     let result = async {
         if path.ends_with(b"/") {
-            return session.list_each(name(&path), visit).await;
+            return session
+                .list_each(without_trailing_slash(&path), visit)
+                .await;
         }
-        match file_at(&mut *session, &path).await? {
+        match stat_if_file(&mut *session, &path).await? {
             Some(entry) => {
                 let _ = visit(entry);
                 Ok(())
@@ -89,37 +97,49 @@ pub(crate) async fn list_each(
 }
 
 /// Most entries of a directory that is kept in memory.
-const MOST_KEPT: usize = 2_000_000;
+const MAX_LISTED_ENTRIES: usize = 2_000_000;
 
-async fn listed(session: &mut dyn Storage, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+async fn collect_entries(
+    session: &mut dyn Storage,
+    path: &[u8],
+) -> Result<Vec<RemoteEntry>, CopyFailure> {
     let mut entries = Vec::new();
     let mut keep = |entry| {
         entries.push(entry);
-        match entries.len() > MOST_KEPT {
+        match entries.len() > MAX_LISTED_ENTRIES {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
     };
     session.list_each(path, &mut keep).await?;
-    if entries.len() > MOST_KEPT {
-        let message = format!("{} has more than {MOST_KEPT} entries", shown(path));
-        return Err(Failure::new(Exit::Protocol, message));
+    if entries.len() > MAX_LISTED_ENTRIES {
+        let message = format!(
+            "{} has more than {MAX_LISTED_ENTRIES} entries",
+            display_path(path)
+        );
+        return Err(CopyFailure::new(Exit::Protocol, message));
     }
     Ok(entries)
 }
 
 /// A directory's entries, or the entry of a file under its last component.
-async fn list_or_stat(session: &mut dyn Storage, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
-    match file_at(session, path).await? {
+async fn list_directory_or_file(
+    session: &mut dyn Storage,
+    path: &[u8],
+) -> Result<Vec<RemoteEntry>, CopyFailure> {
+    match stat_if_file(session, path).await? {
         Some(entry) => Ok(vec![entry]),
-        None => listed(session, path).await,
+        None => collect_entries(session, path).await,
     }
 }
 
 /// The file at `path` under its last component; `None` for what may be listed.
-async fn file_at(session: &mut dyn Storage, path: &[u8]) -> Result<Option<RemoteEntry>, Failure> {
+async fn stat_if_file(
+    session: &mut dyn Storage,
+    path: &[u8],
+) -> Result<Option<RemoteEntry>, CopyFailure> {
     let mut entry = session.stat(path).await?;
-    if entry.kind == proto::listing::Kind::Dir {
+    if entry.kind == proto::listing::EntryKind::Dir {
         return Ok(None);
     }
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
@@ -127,10 +147,10 @@ async fn file_at(session: &mut dyn Storage, path: &[u8]) -> Result<Option<Remote
     Ok(Some(entry))
 }
 
-pub(crate) async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Failure> {
-    let (server, path) = remote(url)?;
-    let mut session = open(&server, options).await?;
-    let result = session.stat(name(&path)).await;
+pub(crate) async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, CopyFailure> {
+    let (server, path) = parse_remote_url(url)?;
+    let mut session = open_storage(&server, options).await?;
+    let result = session.stat(without_trailing_slash(&path)).await;
     session.close().await;
     result
 }
@@ -139,13 +159,13 @@ pub(crate) async fn remove(
     url: &str,
     recursive: bool,
     options: &RemoteOptions,
-) -> Result<(), Failure> {
-    let (server, path) = remote(url)?;
-    let path = name(&path);
+) -> Result<(), CopyFailure> {
+    let (server, path) = parse_remote_url(url)?;
+    let path = without_trailing_slash(&path);
     if path == b"/" {
-        return Err(Failure::new(Exit::Usage, "the root is not removed"));
+        return Err(CopyFailure::new(Exit::Usage, "the root is not removed"));
     }
-    let mut session = open(&server, options).await?;
+    let mut session = open_storage(&server, options).await?;
     let result = if recursive {
         session.remove_tree(path).await
     } else {
@@ -157,13 +177,13 @@ pub(crate) async fn remove(
 
 /// A file, and what an upload of it left unfinished, if its name had to be replaced by a hash: nobody
 /// else could tell what that is.
-async fn remove_file(session: &mut dyn Storage, path: &[u8]) -> Result<(), Failure> {
-    let removed = remove_named(session, path).await;
+async fn remove_file(session: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
+    let removed = remove_existing(session, path).await;
     let gone = removed
         .as_ref()
         .err()
         .is_none_or(|f| f.exit == Exit::NotFound);
-    let Some(partial) = nameless_partial(path).filter(|_| gone) else {
+    let Some(partial) = hashed_partial_path(path).filter(|_| gone) else {
         return removed;
     };
     match (removed, session.remove(&partial).await) {
@@ -174,7 +194,7 @@ async fn remove_file(session: &mut dyn Storage, path: &[u8]) -> Result<(), Failu
 }
 
 /// Servers refuse DELE of a directory with many words, and some with none.
-async fn remove_named(session: &mut dyn Storage, path: &[u8]) -> Result<(), Failure> {
+async fn remove_existing(session: &mut dyn Storage, path: &[u8]) -> Result<(), CopyFailure> {
     let Err(failure) = session.remove(path).await else {
         return Ok(());
     };
@@ -182,11 +202,11 @@ async fn remove_named(session: &mut dyn Storage, path: &[u8]) -> Result<(), Fail
         return Err(failure);
     }
     match session.stat(path).await {
-        Ok(entry) if entry.kind == proto::listing::Kind::Dir => Err(Failure::new(
+        Ok(entry) if entry.kind == proto::listing::EntryKind::Dir => Err(CopyFailure::new(
             Exit::Usage,
             format!(
                 "{} is a directory on {}: `longhaul rm -r` removes it with all that is in it",
-                shown(path),
+                display_path(path),
                 session.name()
             ),
         )),
@@ -198,13 +218,13 @@ pub(crate) async fn make_dir(
     url: &str,
     parents: bool,
     options: &RemoteOptions,
-) -> Result<(), Failure> {
-    let (server, path) = remote(url)?;
-    let mut session = open(&server, options).await?;
+) -> Result<(), CopyFailure> {
+    let (server, path) = parse_remote_url(url)?;
+    let mut session = open_storage(&server, options).await?;
     let result = if parents {
         make_with_parents(&mut *session, &path).await
     } else {
-        match session.make_dir(name(&path)).await {
+        match session.make_dir(without_trailing_slash(&path)).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let directory = Location::Remote {
@@ -215,7 +235,7 @@ pub(crate) async fn make_dir(
                     "{} exists already (`longhaul mkdir -p` takes that for done)",
                     directory.display()
                 );
-                Err(Failure::new(Exit::Protocol, message))
+                Err(CopyFailure::new(Exit::Protocol, message))
             }
             Err(failure) => Err(failure),
         }
@@ -224,17 +244,27 @@ pub(crate) async fn make_dir(
     result
 }
 
-pub(crate) async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Result<(), Failure> {
-    let (server, from) = remote(from)?;
-    let (other, to) = remote(to)?;
+pub(crate) async fn rename(
+    from: &str,
+    to: &str,
+    options: &RemoteOptions,
+) -> Result<(), CopyFailure> {
+    let (server, from) = parse_remote_url(from)?;
+    let (other, to) = parse_remote_url(to)?;
     if (&server.host, server.port) != (&other.host, other.port) {
-        return Err(Failure::new(
+        return Err(CopyFailure::new(
             Exit::Usage,
             "both names must be on one server: copy with cp and remove with rm instead",
         ));
     }
-    let mut session = open(&server, options).await?;
-    let result = session.rename(name(&from), name(&to), None).await;
+    let mut session = open_storage(&server, options).await?;
+    let result = session
+        .rename(
+            without_trailing_slash(&from),
+            without_trailing_slash(&to),
+            None,
+        )
+        .await;
     let result = result.map_err(|refused| refused.failure);
     session.close().await;
     result
@@ -242,13 +272,13 @@ pub(crate) async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Res
 
 pub(crate) async fn checksum(
     url: &str,
-    algorithm: Algorithm,
+    algorithm: ChecksumAlgorithm,
     offset: u64,
     length: Option<u64>,
     options: &RemoteOptions,
-) -> Result<String, Failure> {
+) -> Result<String, CopyFailure> {
     match Location::parse(url)? {
-        Location::Pipe => Err(Failure::new(
+        Location::StandardStreams => Err(CopyFailure::new(
             Exit::Usage,
             "standard input cannot be summed here: name a file",
         )),
@@ -258,21 +288,21 @@ pub(crate) async fn checksum(
                     std::io::ErrorKind::NotFound => Exit::NotFound,
                     _ => Exit::Local,
                 };
-                Failure::new(exit, format!("{}: {e}", path.display()))
+                CopyFailure::new(exit, format!("{}: {e}", path.display()))
             })?;
-            let source =
-                FileSource::new(file, path.to_string_lossy()).map_err(|e| local(&path, e))?;
-            sum_local(algorithm, Arc::new(source), offset, length).await
+            let source = FileSource::new(file, path.to_string_lossy())
+                .map_err(|e| local_failure(&path, e))?;
+            checksum_local(algorithm, Arc::new(source), offset, length).await
         }
         Location::Remote { server, path } => {
-            let mut session = open(&server, options).await?;
+            let mut session = open_storage(&server, options).await?;
             let mut result = session
-                .checksum(algorithm, offset, length, name(&path))
+                .checksum(algorithm, offset, length, without_trailing_slash(&path))
                 .await;
             if result
                 .as_ref()
                 .is_err_and(|f| f.exit == Exit::Protocol && !f.transient)
-                && let Err(missing) = session.stat(name(&path)).await
+                && let Err(missing) = session.stat(without_trailing_slash(&path)).await
             {
                 // A server that has no such sum may have no such file either.
                 result = Err(missing);

@@ -13,30 +13,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::channel::{Accept, Channel, ListenOptions};
-use data::job::{Control, Settings};
-use data::options::{Congestion, IoMethod, TransferOptions};
-use data::recv::RecvPlan;
+use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
+use data::job::{TransferControl, TransferSettings};
+use data::options::{CongestionChoice, IoMethod, TransferOptions};
+use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::command::Mode;
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::TransferMode;
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
 /// One line of the table.
 #[derive(Clone, Copy)]
-struct Case {
-    mode: Mode,
+struct PumpCase {
+    mode: TransferMode,
     streams: usize,
     block: usize,
     send: IoMethod,
     receive: IoMethod,
-    sum: Option<Algorithm>,
+    sum: Option<ChecksumAlgorithm>,
 }
 
-impl Case {
+impl PumpCase {
     fn name(self, target: &str) -> String {
         let Self {
             mode,
@@ -47,15 +47,20 @@ impl Case {
             sum,
         } = self;
         let block = block >> 10;
-        let sum = sum.map_or("-", Algorithm::name);
+        let sum = sum.map_or("-", ChecksumAlgorithm::name);
         format!("{target:24} {mode:?} x{streams} {block:4}K {send:?}/{receive:?} {sum}")
     }
 }
 
-const CASES: [Case; 16] = {
+const CASES: [PumpCase; 16] = {
     use IoMethod::{Copy, Sendfile, Splice, Zerocopy};
-    const fn case(mode: Mode, streams: usize, send: IoMethod, receive: IoMethod) -> Case {
-        Case {
+    const fn case(
+        mode: TransferMode,
+        streams: usize,
+        send: IoMethod,
+        receive: IoMethod,
+    ) -> PumpCase {
+        PumpCase {
             mode,
             streams,
             block: 1 << 20,
@@ -64,32 +69,32 @@ const CASES: [Case; 16] = {
             sum: None,
         }
     }
-    const fn summed(streams: usize, receive: IoMethod, sum: Algorithm) -> Case {
-        Case {
+    const fn summed(streams: usize, receive: IoMethod, sum: ChecksumAlgorithm) -> PumpCase {
+        PumpCase {
             sum: Some(sum),
-            ..case(Mode::Extended, streams, Copy, receive)
+            ..case(TransferMode::Extended, streams, Copy, receive)
         }
     }
     [
-        case(Mode::Stream, 1, Copy, Copy),
-        case(Mode::Stream, 1, Copy, Splice),
-        case(Mode::Stream, 1, Sendfile, Copy),
-        case(Mode::Stream, 1, Sendfile, Splice),
-        case(Mode::Stream, 1, Splice, Copy),
-        case(Mode::Stream, 1, Zerocopy, Copy),
-        case(Mode::Extended, 1, Sendfile, Copy),
-        case(Mode::Extended, 1, Sendfile, Splice),
-        case(Mode::Extended, 4, Copy, Copy),
-        case(Mode::Extended, 4, Copy, Splice),
-        case(Mode::Extended, 4, Sendfile, Copy),
-        case(Mode::Extended, 4, Sendfile, Splice),
-        Case {
+        case(TransferMode::Stream, 1, Copy, Copy),
+        case(TransferMode::Stream, 1, Copy, Splice),
+        case(TransferMode::Stream, 1, Sendfile, Copy),
+        case(TransferMode::Stream, 1, Sendfile, Splice),
+        case(TransferMode::Stream, 1, Splice, Copy),
+        case(TransferMode::Stream, 1, Zerocopy, Copy),
+        case(TransferMode::Extended, 1, Sendfile, Copy),
+        case(TransferMode::Extended, 1, Sendfile, Splice),
+        case(TransferMode::Extended, 4, Copy, Copy),
+        case(TransferMode::Extended, 4, Copy, Splice),
+        case(TransferMode::Extended, 4, Sendfile, Copy),
+        case(TransferMode::Extended, 4, Sendfile, Splice),
+        PumpCase {
             block: 256 << 10,
-            ..case(Mode::Extended, 4, Sendfile, Copy)
+            ..case(TransferMode::Extended, 4, Sendfile, Copy)
         },
-        summed(1, Copy, Algorithm::Crc32c),
-        summed(4, Copy, Algorithm::Crc32c),
-        summed(4, Splice, Algorithm::Sha256),
+        summed(1, Copy, ChecksumAlgorithm::Crc32c),
+        summed(4, Copy, ChecksumAlgorithm::Crc32c),
+        summed(4, Splice, ChecksumAlgorithm::Sha256),
     ]
 };
 
@@ -124,7 +129,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// GB per second, and CPU seconds of both ends per GB.
-fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<dyn Error>> {
+fn measure(source: &Path, target: &Path, case: PumpCase) -> Result<(f64, f64), Box<dyn Error>> {
     let file = File::open(source)?;
     let len = file.metadata()?.len();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(file, "source")?);
@@ -136,26 +141,27 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
         .truncate(to_file)
         .open(target)?;
     let sink: Arc<dyn Sink> = Arc::new(FileSink::new(file, "target")?);
-    let mut receiver = Channel::listen(&ListenOptions {
+    let mut receiver = SessionDataChannel::listen(&ListenOptions {
         ip: [127, 0, 0, 1].into(),
         ports: None,
-        accept: Accept::Any,
-        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
+        accept: AllowedPeers::Any,
+        buffers: SocketBuffers::sized_by(proto::sizing::BufferSizing::Kernel),
     })?;
     let to = receiver.local_addr().ok_or("no listener")?;
-    let mut sender = Channel::connect_to(vec![to], None);
-    let settings = |io| Settings {
+    let mut sender = SessionDataChannel::connect_to(vec![to], None);
+    let settings = |io| TransferSettings {
         options: TransferOptions {
             block: case.block,
             io,
-            congestion: std::env::var("PUMP_CONGESTION")
-                .map_or(Congestion::System, |name| Congestion::parse(&name)),
+            congestion: std::env::var("PUMP_CONGESTION").map_or(CongestionChoice::System, |name| {
+                CongestionChoice::parse(&name)
+            }),
             ..TransferOptions::default()
         },
         mode: case.mode,
         streams: case.streams,
-        sum: case.sum,
-        ..Settings::default()
+        checksum: case.sum,
+        ..TransferSettings::default()
     };
     let mut ranges = RangeSet::new();
     ranges.insert(0, len);
@@ -163,15 +169,15 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
     let before = cpu_time();
     let (sent, received) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            let control = Arc::new(Control::new());
+            let control = Arc::new(TransferControl::new());
             data::send::run(&mut sender, &source, &plan, &settings(case.send), &control)
         });
-        let plan = RecvPlan {
+        let plan = ReceivePlan {
             origin: 0,
             stream_start: 0,
             limit: Some(len),
         };
-        let control = Arc::new(Control::new());
+        let control = Arc::new(TransferControl::new());
         let received = data::recv::run(
             &mut receiver,
             &sink,
@@ -185,8 +191,8 @@ fn measure(source: &Path, target: &Path, case: Case) -> Result<(f64, f64), Box<d
     let sent = sent.map_err(|_| "the sender panicked")??;
     let received = received?;
     // What cannot be read back, like /dev/null, has no ordered sum over several streams.
-    let summed = sent.digest.is_some() && received.digest.is_some();
-    if received.evidence.bytes != len || summed && sent.digest != received.digest {
+    let summed = sent.checksum.is_some() && received.checksum.is_some();
+    if received.evidence.bytes != len || summed && sent.checksum != received.checksum {
         return Err("what arrived is not what was sent".into());
     }
     if to_file {

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use crate::lock::locked;
+use crate::locks::lock;
 use crate::store::{Sink, Source};
 
 /// Bytes read from the store at a time.
@@ -16,11 +16,11 @@ const READ: usize = 256 << 10;
 /// Turns line ends into CR LF. A CR LF that is there already stays as it is: listings are written
 /// with it, and doubling the CR is a known fault of other servers.
 #[derive(Debug, Default)]
-struct Encode {
+struct CrLfEncoder {
     after_cr: bool,
 }
 
-impl Encode {
+impl CrLfEncoder {
     fn translate(&mut self, input: &[u8], out: &mut Vec<u8>) {
         for byte in input {
             if *byte == b'\n' && !self.after_cr {
@@ -34,11 +34,11 @@ impl Encode {
 
 /// Turns CR LF into LF; a CR that is not followed by LF stays.
 #[derive(Debug, Default)]
-struct Decode {
+struct CrLfDecoder {
     held_cr: bool,
 }
 
-impl Decode {
+impl CrLfDecoder {
     fn translate(&mut self, input: &[u8], out: &mut Vec<u8>) {
         for byte in input {
             if self.held_cr && *byte != b'\n' {
@@ -62,7 +62,7 @@ impl Decode {
 /// A source ended before the bytes that were announced.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("it became shorter while it was sent: ended at {at} of {expected} bytes")]
-pub(crate) struct ShrunkText {
+pub(crate) struct ShrunkTextError {
     /// Where it ended.
     pub(crate) at: u64,
     /// The announced value.
@@ -73,12 +73,12 @@ pub(crate) struct ShrunkText {
 #[derive(Debug)]
 pub(crate) struct AsciiSource {
     inner: Arc<dyn Source>,
-    state: Mutex<Sending>,
+    state: Mutex<AsciiSourceState>,
 }
 
 #[derive(Debug)]
-struct Sending {
-    encode: Encode,
+struct AsciiSourceState {
+    encode: CrLfEncoder,
     /// Next byte of the store, and the end of the part to send.
     at: u64,
     end: u64,
@@ -91,10 +91,10 @@ struct Sending {
 
 impl AsciiSource {
     /// Translates bytes `start..end` of `inner`; to its end, if `end` is `u64::MAX`. Reading fails
-    /// with [`ShrunkText`] if it ends before.
+    /// with [`ShrunkTextError`] if it ends before.
     pub(crate) fn new(inner: Arc<dyn Source>, start: u64, end: u64) -> Self {
-        let state = Mutex::new(Sending {
-            encode: Encode::default(),
+        let state = Mutex::new(AsciiSourceState {
+            encode: CrLfEncoder::default(),
             at: start,
             end,
             ready: Vec::new(),
@@ -104,7 +104,7 @@ impl AsciiSource {
         Self { inner, state }
     }
 
-    fn refill(&self, state: &mut Sending) -> io::Result<()> {
+    fn refill(&self, state: &mut AsciiSourceState) -> io::Result<()> {
         let want = usize::try_from(state.end - state.at)
             .unwrap_or(READ)
             .min(READ);
@@ -112,7 +112,7 @@ impl AsciiSource {
         let n = self.inner.read_at(state.at, &mut raw)?;
         let announced = state.end != u64::MAX;
         if n == 0 && want > 0 && announced {
-            let shrunk = ShrunkText {
+            let shrunk = ShrunkTextError {
                 at: state.at,
                 expected: state.end,
             };
@@ -132,7 +132,7 @@ impl Source for AsciiSource {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if offset != state.wire {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -159,12 +159,12 @@ impl Source for AsciiSource {
 #[derive(Debug)]
 pub(crate) struct AsciiSink {
     inner: Arc<dyn Sink>,
-    state: Mutex<Receiving>,
+    state: Mutex<AsciiSinkState>,
 }
 
 #[derive(Debug, Default)]
-struct Receiving {
-    decode: Decode,
+struct AsciiSinkState {
+    decode: CrLfDecoder,
     out: Vec<u8>,
     /// Next byte from the wire and next byte of the store.
     wire: u64,
@@ -174,19 +174,19 @@ struct Receiving {
 impl AsciiSink {
     /// Stores the translated bytes from `start` on; so do wire offsets count.
     pub(crate) fn new(inner: Arc<dyn Sink>, start: u64) -> Self {
-        let state = Mutex::new(Receiving {
+        let state = Mutex::new(AsciiSinkState {
             wire: start,
             store: start,
-            ..Receiving::default()
+            ..AsciiSinkState::default()
         });
         Self { inner, state }
     }
 
     /// Stores what was held back at the end.
     pub(crate) fn finish(&self) -> io::Result<()> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         state.out.clear();
-        let Receiving { decode, out, .. } = &mut *state;
+        let AsciiSinkState { decode, out, .. } = &mut *state;
         decode.finish(out);
         self.inner.write_at(state.store, &state.out)
     }
@@ -198,7 +198,7 @@ impl Sink for AsciiSink {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if offset != state.wire {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -206,7 +206,7 @@ impl Sink for AsciiSink {
             ));
         }
         state.out.clear();
-        let Receiving { decode, out, .. } = &mut *state;
+        let AsciiSinkState { decode, out, .. } = &mut *state;
         decode.translate(buf, out);
         self.inner.write_at(state.store, &state.out)?;
         state.wire += buf.len() as u64;
@@ -218,7 +218,7 @@ impl Sink for AsciiSink {
         None
     }
 
-    fn seekable(&self) -> bool {
+    fn is_seekable(&self) -> bool {
         false
     }
 }

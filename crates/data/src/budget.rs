@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::DataError;
-use crate::lock::locked;
+use crate::locks::lock;
 
 /// Counts the data connections that may be open at once over all channels that share it: those at
 /// work and those kept for a next transfer. Connections that were accepted and have sent nothing
 /// yet are counted apart, up to the same number, but at least 1024.
 ///
-/// A handle made with [`StreamBudget::share_of`] is one client's. A client may always have one
+/// A handle made with [`StreamBudget::for_client`] is one client's. A client may always have one
 /// connection while any is left, and further ones as long as it has fewer than half of what the
 /// others leave: there is something left for the next client, whoever comes first.
 ///
@@ -22,15 +22,15 @@ use crate::lock::locked;
 /// them all for the next transfer.
 #[derive(Debug, Clone)]
 pub struct StreamBudget {
-    shared: Arc<Shared>,
+    shared: Arc<BudgetState>,
     client: Option<IpAddr>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BudgetState {
     limit: AtomicUsize,
-    open: Mutex<Count>,
-    silent: Mutex<Count>,
+    open: Mutex<PermitCount>,
+    silent: Mutex<PermitCount>,
 }
 
 /// Connections that may wait silently, however few may be at work: a descriptor each.
@@ -38,25 +38,25 @@ const SILENT: usize = 1024;
 
 /// Permits given out, in all and by client.
 #[derive(Debug, Default)]
-struct Count {
+struct PermitCount {
     used: usize,
     clients: HashMap<IpAddr, usize>,
 }
 
 /// The kind of connection that a permit is for.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum PermitKind {
     /// A connection that takes part in transfers.
     Open,
     /// One that has sent nothing yet.
-    Silent,
+    Unidentified,
 }
 
 impl StreamBudget {
     /// At most `limit` connections.
     pub fn new(limit: usize) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(BudgetState {
                 limit: AtomicUsize::new(limit),
                 open: Mutex::default(),
                 silent: Mutex::default(),
@@ -67,7 +67,7 @@ impl StreamBudget {
 
     /// The same budget, for the connections of one client. What counts as one client is the
     /// caller's to say, by mapping its addresses to one.
-    pub fn share_of(&self, client: IpAddr) -> Self {
+    pub fn for_client(&self, client: IpAddr) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             client: Some(client),
@@ -81,49 +81,49 @@ impl StreamBudget {
 
     /// Connections open now, over all clients: at work or kept.
     pub fn used(&self) -> usize {
-        locked(&self.shared.open).used
+        lock(&self.shared.open).used
     }
 
     /// One permit, or [`DataError::TooManyStreams`].
-    pub(crate) fn take(&self) -> Result<Permit, DataError> {
-        self.take_for(Kind::Open)
+    pub(crate) fn take(&self) -> Result<StreamPermit, DataError> {
+        self.take_for(PermitKind::Open)
     }
 
     /// One permit for a connection that has sent nothing yet, likewise.
-    pub(crate) fn take_silent(&self) -> Result<Permit, DataError> {
-        self.take_for(Kind::Silent)
+    pub(crate) fn take_unidentified(&self) -> Result<StreamPermit, DataError> {
+        self.take_for(PermitKind::Unidentified)
     }
 
-    fn take_for(&self, kind: Kind) -> Result<Permit, DataError> {
+    fn take_for(&self, kind: PermitKind) -> Result<StreamPermit, DataError> {
         let limit = self.shared.limit.load(Ordering::Relaxed);
         let limit = match kind {
-            Kind::Open => limit,
-            Kind::Silent => limit.max(SILENT),
+            PermitKind::Open => limit,
+            PermitKind::Unidentified => limit.max(SILENT),
         };
-        let taken = locked(self.shared.count(kind)).take(limit, self.client);
+        let taken = lock(self.shared.count(kind)).take(limit, self.client);
         if taken {
-            let place = Place {
+            let place = HeldPermit {
                 shared: Arc::clone(&self.shared),
                 kind,
                 client: self.client,
             };
-            Ok(Permit(Some(place)))
+            Ok(StreamPermit(Some(place)))
         } else {
             Err(DataError::TooManyStreams { limit })
         }
     }
 }
 
-impl Shared {
-    fn count(&self, kind: Kind) -> &Mutex<Count> {
+impl BudgetState {
+    fn count(&self, kind: PermitKind) -> &Mutex<PermitCount> {
         match kind {
-            Kind::Open => &self.open,
-            Kind::Silent => &self.silent,
+            PermitKind::Open => &self.open,
+            PermitKind::Unidentified => &self.silent,
         }
     }
 }
 
-impl Count {
+impl PermitCount {
     /// Counts one more, if the limit and the client's share allow it.
     fn take(&mut self, limit: usize, client: Option<IpAddr>) -> bool {
         if self.used >= limit {
@@ -157,26 +157,26 @@ impl Count {
 
 /// The right to have one connection; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Permit(Option<Place>);
+pub(crate) struct StreamPermit(Option<HeldPermit>);
 
 #[derive(Debug)]
-struct Place {
-    shared: Arc<Shared>,
-    kind: Kind,
+struct HeldPermit {
+    shared: Arc<BudgetState>,
+    kind: PermitKind,
     client: Option<IpAddr>,
 }
 
-impl Permit {
+impl StreamPermit {
     /// For channels without a budget.
     pub(crate) fn unlimited() -> Self {
         Self(None)
     }
 }
 
-impl Drop for Permit {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         if let Some(place) = &self.0 {
-            locked(place.shared.count(place.kind)).give_back(place.client);
+            lock(place.shared.count(place.kind)).give_back(place.client);
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     /// As many permits as a handle can have.
-    fn all_of(budget: &StreamBudget) -> Vec<Permit> {
+    fn all_of(budget: &StreamBudget) -> Vec<StreamPermit> {
         std::iter::from_fn(|| budget.take().ok()).collect()
     }
 
@@ -212,13 +212,13 @@ mod tests {
     fn a_client_leaves_half_of_what_is_free_to_others() {
         let budget = StreamBudget::new(100);
         let held: Vec<_> = (0..8)
-            .map(|n| all_of(&budget.share_of(client(n))))
+            .map(|n| all_of(&budget.for_client(client(n))))
             .collect();
         let counts: Vec<_> = held.iter().map(Vec::len).collect();
         assert_eq!(counts, [50, 25, 13, 6, 3, 2, 1, 0]);
         drop(held);
         assert_eq!(budget.used(), 0);
-        assert!(locked(&budget.shared.open).clients.is_empty());
+        assert!(lock(&budget.shared.open).clients.is_empty());
     }
 
     #[test]
@@ -226,29 +226,29 @@ mod tests {
         let budget = StreamBudget::new(4);
         let held = all_of(&budget);
         budget.set_limit(1);
-        assert!(budget.share_of(client(1)).take().is_err());
+        assert!(budget.for_client(client(1)).take().is_err());
         drop(held);
-        let _one = budget.share_of(client(1)).take().unwrap();
+        let _one = budget.for_client(client(1)).take().unwrap();
         assert!(budget.take().is_err());
     }
 
     #[test]
     fn every_client_has_one_while_one_is_left() {
         let budget = StreamBudget::new(3);
-        let one = budget.share_of(client(1));
+        let one = budget.for_client(client(1));
         let _two = all_of(&one);
         assert_eq!(budget.used(), 2);
-        let _other = budget.share_of(client(2)).take().unwrap();
-        assert!(budget.share_of(client(3)).take().is_err());
+        let _other = budget.for_client(client(2)).take().unwrap();
+        assert!(budget.for_client(client(3)).take().is_err());
     }
 
     #[test]
     fn silent_connections_take_no_place_of_those_at_work() {
         let budget = StreamBudget::new(1);
-        let silent: Vec<_> = std::iter::from_fn(|| budget.take_silent().ok()).collect();
+        let silent: Vec<_> = std::iter::from_fn(|| budget.take_unidentified().ok()).collect();
         assert_eq!((silent.len(), budget.used()), (SILENT, 0));
         let _open = budget.take().unwrap();
         drop(silent);
-        assert!(budget.take_silent().is_ok());
+        assert!(budget.take_unidentified().is_ok());
     }
 }

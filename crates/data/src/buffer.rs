@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 /// Alignment of transfer buffers: a page, so that whole pages are copied.
-const PAGE: usize = 4096;
+const PAGE_SIZE: usize = 4096;
 
 /// Bytes that start at a page boundary. Pages are only touched, and so only cost memory, as far
 /// as the buffer is used.
@@ -19,10 +19,10 @@ pub(crate) struct PageBuffer {
 
 impl PageBuffer {
     pub(crate) fn new(len: usize) -> Self {
-        let bytes = vec![0; len + PAGE];
+        let bytes = vec![0; len + PAGE_SIZE];
         // `align_offset` may decline to answer; the buffer is then merely not aligned.
-        let start = bytes.as_ptr().align_offset(PAGE);
-        let start = if start < PAGE { start } else { 0 };
+        let start = bytes.as_ptr().align_offset(PAGE_SIZE);
+        let start = if start < PAGE_SIZE { start } else { 0 };
         Self { bytes, start, len }
     }
 
@@ -40,12 +40,12 @@ const PIPE_CAPACITY: usize = 1 << 20;
 
 /// Kernel pipe of [`PIPE_CAPACITY`] bytes, through which splice moves pages.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub(crate) struct SplicePipe {
     read: OwnedFd,
     write: OwnedFd,
 }
 
-impl Pipe {
+impl SplicePipe {
     /// Fails when the system grants only a small pipe (a user's pipes are bounded in all,
     /// fs.pipe-user-pages-soft): splicing page by page is slower than copying.
     pub(crate) fn new() -> io::Result<Self> {
@@ -76,6 +76,6 @@ mod tests {
     fn starts_at_a_page() {
         let mut buffer = PageBuffer::new(10_000);
         assert_eq!(buffer.as_mut().len(), 10_000);
-        assert_eq!(buffer.as_ref().as_ptr().addr() % PAGE, 0);
+        assert_eq!(buffer.as_ref().as_ptr().addr() % PAGE_SIZE, 0);
     }
 }

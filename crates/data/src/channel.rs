@@ -11,23 +11,23 @@ use std::time::Instant;
 
 use socket2::Socket;
 
-use crate::budget::{Permit, StreamBudget};
-use crate::connect::{Attempt, Connected, accept_one, connect_all, dial_until};
+use crate::budget::{StreamBudget, StreamPermit};
+use crate::connect::{ConnectAttempt, OpenedConnections, accept_one, connect_all, start_attempt};
 use crate::error::DataError;
-use crate::listen::bind_any;
-pub use crate::listen::{Accept, ListenOptions};
-use crate::settings::Settings;
-pub use crate::stream::Stream;
-use crate::transfer::Transfer;
+use crate::listener::bind_free_port;
+pub use crate::listener::{AllowedPeers, ListenOptions};
+use crate::settings::TransferSettings;
+pub use crate::stream::DataStream;
+use crate::transfer::ActiveTransfer;
 
 /// Where the connections of a channel come from.
 #[derive(Debug)]
-pub(crate) enum Endpoint {
+pub(crate) enum ChannelEndpoint {
     /// PASV, EPSV, SPAS.
     Passive {
         listener: Socket,
         address: SocketAddr,
-        accept: Accept,
+        accept: AllowedPeers,
     },
     /// PORT, EPRT, SPOR.
     Active {
@@ -35,42 +35,42 @@ pub(crate) enum Endpoint {
         local: Option<IpAddr>,
     },
     /// Used by a MODE S transfer (RFC 959 §3.3: one file per connection).
-    Spent,
+    Used,
 }
 
 /// Connections kept after a MODE E transfer.
 #[derive(Debug)]
-struct Cached {
+struct CachedStreams {
     sending: bool,
-    streams: Vec<Arc<Stream>>,
+    streams: Vec<Arc<DataStream>>,
 }
 
-impl Cached {
+impl CachedStreams {
     /// Whether a connection is of use in the next transfer. A sender that is ahead of this end may
     /// have sent its part, and closed the connection, before this end begins.
-    fn serves(&self, stream: &Stream) -> bool {
-        stream.alive() || (!self.sending && stream.readable().is_ok_and(|bytes| bytes > 0))
+    fn is_reusable(&self, stream: &DataStream) -> bool {
+        stream.is_alive() || (!self.sending && stream.readable_bytes().is_ok_and(|bytes| bytes > 0))
     }
 }
 
 /// A session's data channel.
 #[derive(Debug)]
-pub struct Channel {
-    endpoint: Endpoint,
-    cached: Option<Cached>,
+pub struct SessionDataChannel {
+    endpoint: ChannelEndpoint,
+    cached: Option<CachedStreams>,
     budget: Option<StreamBudget>,
 }
 
-impl Channel {
+impl SessionDataChannel {
     /// Listens. [`DataError::Listen`] with `AddrInUse` when no port of the range is free.
     pub fn listen(options: &ListenOptions) -> Result<Self, DataError> {
-        let listener = bind_any(options)?;
+        let listener = bind_free_port(options)?;
         let at = SocketAddr::new(options.ip, 0);
         let address = listener
             .local_addr()
             .and_then(|a| a.as_socket().ok_or_else(|| io::ErrorKind::Other.into()))
             .map_err(|source| DataError::Listen { at, source })?;
-        Ok(Self::with(Endpoint::Passive {
+        Ok(Self::from_endpoint(ChannelEndpoint::Passive {
             listener,
             address,
             accept: options.accept,
@@ -80,10 +80,10 @@ impl Channel {
     /// Will connect to these addresses when a transfer starts. `local`: address to bind, used for
     /// targets of its family.
     pub fn connect_to(targets: Vec<SocketAddr>, local: Option<IpAddr>) -> Self {
-        Self::with(Endpoint::Active { targets, local })
+        Self::from_endpoint(ChannelEndpoint::Active { targets, local })
     }
 
-    fn with(endpoint: Endpoint) -> Self {
+    fn from_endpoint(endpoint: ChannelEndpoint) -> Self {
         Self {
             endpoint,
             cached: None,
@@ -99,7 +99,7 @@ impl Channel {
     /// The listener's address; `None` for an active channel.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match &self.endpoint {
-            Endpoint::Passive { address, .. } => Some(*address),
+            ChannelEndpoint::Passive { address, .. } => Some(*address),
             _ => None,
         }
     }
@@ -107,7 +107,7 @@ impl Channel {
     /// The addresses that an active channel connects to; none of another one.
     pub fn targets(&self) -> &[SocketAddr] {
         match &self.endpoint {
-            Endpoint::Active { targets, .. } => targets,
+            ChannelEndpoint::Active { targets, .. } => targets,
             _ => &[],
         }
     }
@@ -117,20 +117,20 @@ impl Channel {
     pub fn has_cached(&self, sending: bool) -> bool {
         self.cached
             .as_ref()
-            .is_some_and(|c| c.sending == sending && c.streams.iter().any(|s| c.serves(s)))
+            .is_some_and(|c| c.sending == sending && c.streams.iter().any(|s| c.is_reusable(s)))
     }
 
     /// Whether a transfer can run at all (an address was given, or connections are cached);
     /// MODE S uses a channel once.
-    pub fn usable(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         match &self.endpoint {
-            Endpoint::Passive { .. } => true,
-            Endpoint::Active { targets, .. } => !targets.is_empty(),
-            Endpoint::Spent => false,
+            ChannelEndpoint::Passive { .. } => true,
+            ChannelEndpoint::Active { targets, .. } => !targets.is_empty(),
+            ChannelEndpoint::Used => false,
         }
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &ChannelEndpoint {
         &self.endpoint
     }
 
@@ -139,28 +139,28 @@ impl Channel {
     }
 
     /// The right to have one connection.
-    pub(crate) fn permit(&self) -> Result<Permit, DataError> {
+    pub(crate) fn permit(&self) -> Result<StreamPermit, DataError> {
         self.budget
             .as_ref()
-            .map_or_else(|| Ok(Permit::unlimited()), StreamBudget::take)
+            .map_or_else(|| Ok(StreamPermit::unlimited()), StreamBudget::take)
     }
 
     /// Endpoint that a MODE S transfer takes its one connection from. The channel is spent afterwards,
     /// whatever happens.
-    pub(crate) fn spend(&mut self) -> Endpoint {
+    pub(crate) fn take_endpoint(&mut self) -> ChannelEndpoint {
         self.cached = None;
-        std::mem::replace(&mut self.endpoint, Endpoint::Spent)
+        std::mem::replace(&mut self.endpoint, ChannelEndpoint::Used)
     }
 
     /// The one connection of a MODE S transfer: the first that is made. The channel is spent
     /// afterwards, whatever happens.
     pub(crate) fn open_single(
         &mut self,
-        transfer: &Transfer,
-        settings: &Settings,
-    ) -> Result<Arc<Stream>, DataError> {
+        transfer: &ActiveTransfer,
+        settings: &TransferSettings,
+    ) -> Result<Arc<DataStream>, DataError> {
         let permit = self.permit()?;
-        open_one(&self.spend(), transfer, settings, permit)
+        open_first(&self.take_endpoint(), transfer, settings, permit)
     }
 
     /// The connections of a MODE E transfer that can be had without waiting for the peer to
@@ -168,32 +168,37 @@ impl Channel {
     /// before sockets are opened: one a target at least, or it is an error.
     pub(crate) fn open_extended(
         &mut self,
-        transfer: &Transfer,
-        settings: &Settings,
+        transfer: &ActiveTransfer,
+        settings: &TransferSettings,
         sending: bool,
         each: usize,
-    ) -> Result<Connected, DataError> {
+    ) -> Result<OpenedConnections, DataError> {
         let cached = self.take_cached(sending, settings)?;
-        let passive_receiver = !sending && matches!(self.endpoint, Endpoint::Passive { .. });
+        let passive_receiver = !sending && matches!(self.endpoint, ChannelEndpoint::Passive { .. });
         if !cached.is_empty() || passive_receiver {
-            return Ok(Connected {
+            return Ok(OpenedConnections {
                 open: cached,
-                waiting: Vec::new(),
+                pending: Vec::new(),
             });
         }
-        if let Endpoint::Active { targets, local } = &self.endpoint {
-            let permits = self.permits(targets.len(), each, settings.most_connections)?;
+        if let ChannelEndpoint::Active { targets, local } = &self.endpoint {
+            let permits = self.permits(targets.len(), each, settings.max_connections)?;
             return connect_all(transfer, settings, targets, *local, permits);
         }
         let permit = self.permit()?;
-        Ok(Connected {
-            open: vec![open_one(&self.endpoint, transfer, settings, permit)?],
-            waiting: Vec::new(),
+        Ok(OpenedConnections {
+            open: vec![open_first(&self.endpoint, transfer, settings, permit)?],
+            pending: Vec::new(),
         })
     }
 
     /// Permits for up to `each` connections to so many targets, and `most` in all.
-    fn permits(&self, targets: usize, each: usize, most: usize) -> Result<Vec<Permit>, DataError> {
+    fn permits(
+        &self,
+        targets: usize,
+        each: usize,
+        most: usize,
+    ) -> Result<Vec<StreamPermit>, DataError> {
         if targets > most {
             return Err(DataError::TooManyStreams { limit: most });
         }
@@ -210,15 +215,15 @@ impl Channel {
     fn take_cached(
         &mut self,
         sending: bool,
-        settings: &Settings,
-    ) -> Result<Vec<Arc<Stream>>, DataError> {
+        settings: &TransferSettings,
+    ) -> Result<Vec<Arc<DataStream>>, DataError> {
         let Some(cached) = self.cached.take().filter(|c| c.sending == sending) else {
             return Ok(Vec::new());
         };
-        let streams = cached.streams.iter().filter(|s| cached.serves(s));
+        let streams = cached.streams.iter().filter(|s| cached.is_reusable(s));
         let streams: Vec<_> = streams.map(Arc::clone).collect();
         for stream in &streams {
-            stream.again(&settings.options.congestion)?;
+            stream.prepare_reuse(&settings.options.congestion)?;
         }
         Ok(streams)
     }
@@ -229,14 +234,14 @@ impl Channel {
     /// Also for a channel that does not connect, but is connected to.
     pub(crate) fn dial(
         &self,
-        settings: &Settings,
+        settings: &TransferSettings,
         to: SocketAddr,
         until: Instant,
-        permit: Permit,
-    ) -> Result<Attempt, DataError> {
+        permit: StreamPermit,
+    ) -> Result<ConnectAttempt, DataError> {
         match &self.endpoint {
-            Endpoint::Active { targets, local } if targets.contains(&to) => {
-                dial_until(settings, to, *local, until, permit)
+            ChannelEndpoint::Active { targets, local } if targets.contains(&to) => {
+                start_attempt(settings, to, *local, until, permit)
             }
             _ => Err(DataError::Connect {
                 to,
@@ -247,42 +252,42 @@ impl Channel {
 
     /// Keeps connections for the next transfer in the same direction: those that have a permit, or
     /// can have one.
-    pub(crate) fn keep(&mut self, sending: bool, mut streams: Vec<Arc<Stream>>) {
+    pub(crate) fn keep_streams(&mut self, sending: bool, mut streams: Vec<Arc<DataStream>>) {
         streams.retain(|stream| {
             if stream.has_permit() {
                 return true;
             }
             let permit = self.permit();
-            permit.map(|permit| stream.hold(permit)).is_ok()
+            permit.map(|permit| stream.set_permit(permit)).is_ok()
         });
         if !streams.is_empty() {
-            self.cached = Some(Cached { sending, streams });
+            self.cached = Some(CachedStreams { sending, streams });
         }
     }
 }
 
 /// The first connection that an endpoint gives.
-pub(crate) fn open_one(
-    endpoint: &Endpoint,
-    transfer: &Transfer,
-    settings: &Settings,
-    permit: Permit,
-) -> Result<Arc<Stream>, DataError> {
+pub(crate) fn open_first(
+    endpoint: &ChannelEndpoint,
+    transfer: &ActiveTransfer,
+    settings: &TransferSettings,
+    permit: StreamPermit,
+) -> Result<Arc<DataStream>, DataError> {
     match endpoint {
-        Endpoint::Passive {
+        ChannelEndpoint::Passive {
             listener, accept, ..
         } => accept_one(transfer, listener, *accept, settings, permit),
         // RFC 959 knows one target; of several (SPOR) MODE S has always taken the last.
-        Endpoint::Active { targets, local } => {
+        ChannelEndpoint::Active { targets, local } => {
             let one = targets.last().map_or(&[][..], std::slice::from_ref);
             let made = connect_all(transfer, settings, one, *local, vec![permit])?;
-            let seconds = settings.connect.as_secs();
+            let seconds = settings.connect_timeout.as_secs();
             made.open
                 .into_iter()
                 .next()
                 .ok_or(DataError::NoPeer { seconds })
         }
-        Endpoint::Spent => Err(DataError::NoPeer { seconds: 0 }),
+        ChannelEndpoint::Used => Err(DataError::NoPeer { seconds: 0 }),
     }
 }
 
@@ -290,9 +295,9 @@ pub(crate) fn open_one(
 mod tests {
     use std::ops::RangeInclusive;
 
-    use proto::sizing::Sizing;
+    use proto::sizing::BufferSizing;
 
-    use proto::sizing::Buffers;
+    use proto::sizing::SocketBuffers;
 
     use super::*;
 
@@ -300,8 +305,8 @@ mod tests {
         ListenOptions {
             ip: [127, 0, 0, 1].into(),
             ports,
-            accept: Accept::Any,
-            buffers: Buffers::sized(Sizing::Kernel),
+            accept: AllowedPeers::Any,
+            buffers: SocketBuffers::sized_by(BufferSizing::Kernel),
         }
     }
 
@@ -315,14 +320,16 @@ mod tests {
             })
             .unwrap();
         let options = options(Some(base..=base + 2));
-        let channels: Vec<_> = (0..3).map(|_| Channel::listen(&options).unwrap()).collect();
+        let channels: Vec<_> = (0..3)
+            .map(|_| SessionDataChannel::listen(&options).unwrap())
+            .collect();
         let mut ports: Vec<_> = channels
             .iter()
             .map(|c| c.local_addr().unwrap().port())
             .collect();
         ports.sort_unstable();
         assert_eq!(ports, [base, base + 1, base + 2]);
-        let full = Channel::listen(&options).unwrap_err();
+        let full = SessionDataChannel::listen(&options).unwrap_err();
         assert!(
             matches!(&full, DataError::Listen { source, .. }
                 if source.kind() == io::ErrorKind::AddrInUse),
@@ -332,10 +339,14 @@ mod tests {
 
     #[test]
     fn usable_says_whether_there_is_an_address() {
-        assert!(Channel::listen(&options(None)).unwrap().usable());
-        assert!(!Channel::connect_to(Vec::new(), None).usable());
-        let active = Channel::connect_to(vec![([127, 0, 0, 1], 9).into()], None);
-        assert!(active.usable() && active.local_addr().is_none());
+        assert!(
+            SessionDataChannel::listen(&options(None))
+                .unwrap()
+                .is_usable()
+        );
+        assert!(!SessionDataChannel::connect_to(Vec::new(), None).is_usable());
+        let active = SessionDataChannel::connect_to(vec![([127, 0, 0, 1], 9).into()], None);
+        assert!(active.is_usable() && active.local_addr().is_none());
         assert!(!active.has_cached(true) && !active.has_cached(false));
     }
 
@@ -343,8 +354,8 @@ mod tests {
     fn a_listener_with_buffers_pins_them() {
         let mut options = options(None);
         options.buffers.receive = Some(128 << 10);
-        let channel = Channel::listen(&options).unwrap();
-        let Endpoint::Passive { listener, .. } = &channel.endpoint else {
+        let channel = SessionDataChannel::listen(&options).unwrap();
+        let ChannelEndpoint::Passive { listener, .. } = &channel.endpoint else {
             unreachable!()
         };
         assert_eq!(listener.recv_buffer_size().unwrap(), 256 << 10);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 
-use crate::control::Control;
+use crate::control::TransferControl;
 use crate::error::DataError;
-use crate::os::wake::{self, Wake};
+use crate::os::wake::{self, WakeEvent};
 use crate::store::Sink;
-use crate::transfer::Transfer;
+use crate::transfer::ActiveTransfer;
 
 /// Least time between two checkpoints.
 const EVERY: Duration = Duration::from_millis(500);
@@ -23,16 +23,16 @@ const REST: u32 = 4;
 /// error of the disk ends the transfer. A transfer that broke ends with a checkpoint, so that the
 /// next attempt need not send again what is here; one that was cancelled, or has come to a good end,
 /// does not: whoever calls it stored syncs it as a whole.
-pub(crate) fn beside<T>(
-    transfer: &Transfer,
+pub(crate) fn run_with_checkpoints<T>(
+    transfer: &ActiveTransfer,
     sink: &Arc<dyn Sink>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
-    if !sink.durable() {
+    if !sink.is_durable() {
         return work();
     }
-    let over = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
-    let checkpoints = Checkpoints {
+    let over = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+    let checkpoints = Checkpointer {
         control: transfer.control(),
         sink: &**sink,
     };
@@ -48,33 +48,33 @@ pub(crate) fn beside<T>(
         if let Err(error) = spawned {
             tracing::warn!(%error, "no checkpoints: nothing is called safe before the end");
         }
-        let _tell = Tell(&over);
+        let _tell = CheckpointStopGuard(&over);
         work()
     });
-    if done.is_err() && !transfer.control().cancelled() && transfer.control().bytes() > 0 {
+    if done.is_err() && !transfer.control().is_cancelled() && transfer.control().bytes() > 0 {
         checkpoints.take()?;
     }
     done
 }
 
 /// Ends the thread, also when the work panics.
-struct Tell<'w>(&'w Wake);
+struct CheckpointStopGuard<'w>(&'w WakeEvent);
 
-impl Drop for Tell<'_> {
+impl Drop for CheckpointStopGuard<'_> {
     fn drop(&mut self) {
-        self.0.ring();
+        self.0.wake();
     }
 }
 
-struct Checkpoints<'t> {
-    control: &'t Control,
+struct Checkpointer<'t> {
+    control: &'t TransferControl,
     sink: &'t dyn Sink,
 }
 
-impl Checkpoints<'_> {
-    fn run(&self, over: &Wake) -> Result<(), DataError> {
+impl Checkpointer<'_> {
+    fn run(&self, over: &WakeEvent) -> Result<(), DataError> {
         loop {
-            let wait = self.control.until_checkpoint(Instant::now(), EVERY);
+            let wait = self.control.time_until_checkpoint(Instant::now(), EVERY);
             let ended = wake::wait([(over.as_fd(), PollFlags::IN)], wait)
                 .map_err(|e| DataError::setup("a pause", e))?;
             if ended[0] {
@@ -82,7 +82,7 @@ impl Checkpoints<'_> {
             }
             if self
                 .control
-                .until_checkpoint(Instant::now(), EVERY)
+                .time_until_checkpoint(Instant::now(), EVERY)
                 .is_zero()
             {
                 self.take()?;
@@ -99,7 +99,7 @@ impl Checkpoints<'_> {
             .map_err(failed)?;
         let took = begun.elapsed();
         self.control
-            .rest_until(Instant::now() + EVERY.max(took * REST));
+            .defer_checkpoint(Instant::now() + EVERY.max(took * REST));
         Ok(())
     }
 }

@@ -10,16 +10,16 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::budget::Permit;
+use crate::budget::StreamPermit;
 use crate::error::DataError;
-use crate::listen::Accept;
-use crate::os::wake::{self, Wake};
-use crate::settings::Settings;
-use crate::stream::{Stream, tune};
-use crate::transfer::Transfer;
+use crate::listener::AllowedPeers;
+use crate::os::wake::{self, WakeEvent};
+use crate::settings::TransferSettings;
+use crate::stream::{DataStream, set_handshake_options};
+use crate::transfer::ActiveTransfer;
 
 /// Pause when the system has no descriptor or memory for another connection.
-pub(crate) const SHORTAGE: Duration = Duration::from_millis(100);
+pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long connections may lag behind the slowest target's first one, beyond as long as that took: a
 /// lost SYN is sent again only after a second.
@@ -27,45 +27,45 @@ const LAG: Duration = Duration::from_millis(5);
 
 /// A connection attempt that is under way.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct ConnectAttempt {
     socket: Socket,
     to: SocketAddr,
     until: Instant,
-    permit: Permit,
+    permit: StreamPermit,
 }
 
 /// Connections to several targets.
 #[derive(Debug, Default)]
-pub(crate) struct Connected {
+pub(crate) struct OpenedConnections {
     /// At least one a target.
-    pub(crate) open: Vec<Arc<Stream>>,
+    pub(crate) open: Vec<Arc<DataStream>>,
     /// Further ones that take longer.
-    pub(crate) waiting: Vec<Attempt>,
+    pub(crate) pending: Vec<ConnectAttempt>,
 }
 
 /// Opens as many connections as there are permits, spread evenly over the targets, of which each
 /// must get one; all at once so that many streams cost one round trip. A target that takes some of them is served with those, and those that take much longer than
 /// its first are not waited for; a target that takes none is an error.
 pub(crate) fn connect_all(
-    transfer: &Transfer,
-    settings: &Settings,
+    transfer: &ActiveTransfer,
+    settings: &TransferSettings,
     targets: &[SocketAddr],
     local: Option<IpAddr>,
-    permits: Vec<Permit>,
-) -> Result<Connected, DataError> {
+    permits: Vec<StreamPermit>,
+) -> Result<OpenedConnections, DataError> {
     let begun = Instant::now();
-    let until = transfer.begin() + settings.connect;
-    let mut made = Connected {
+    let until = transfer.begin() + settings.connect_timeout;
+    let mut made = OpenedConnections {
         open: Vec::new(),
-        waiting: dial_each(targets, permits, |to, permit| {
-            dial_until(settings, to, local, until, permit)
+        pending: dial_each(targets, permits, |to, permit| {
+            start_attempt(settings, to, local, until, permit)
         })?,
     };
     let mut refused = None;
     let mut enough = None;
-    while !made.waiting.is_empty() {
+    while !made.pending.is_empty() {
         let now = Instant::now();
-        if enough.is_none() && made.serve(targets) {
+        if enough.is_none() && made.covers_all(targets) {
             enough = Some(now + now.duration_since(begun) + LAG);
         }
         let left = enough
@@ -75,13 +75,13 @@ pub(crate) fn connect_all(
         if left.is_zero() {
             break;
         }
-        await_any(transfer, &made.waiting, left)?;
-        refused = refused.or(made.settle(settings));
+        await_any(transfer, &made.pending, left)?;
+        refused = refused.or(made.take_decided(settings));
     }
-    if made.serve(targets) {
+    if made.covers_all(targets) {
         return Ok(made);
     }
-    let late = made.waiting.first().map(Attempt::timed_out);
+    let late = made.pending.first().map(ConnectAttempt::timeout_error);
     Err(refused.or(late).unwrap_or(DataError::NoPeer { seconds: 0 }))
 }
 
@@ -89,8 +89,8 @@ pub(crate) fn connect_all(
 /// fewer when one cannot be begun (no descriptor or port is left), but none at all is an error.
 fn dial_each<A>(
     targets: &[SocketAddr],
-    permits: Vec<Permit>,
-    mut dial: impl FnMut(SocketAddr, Permit) -> Result<A, DataError>,
+    permits: Vec<StreamPermit>,
+    mut dial: impl FnMut(SocketAddr, StreamPermit) -> Result<A, DataError>,
 ) -> Result<Vec<A>, DataError> {
     let mut begun = Vec::new();
     let mut permits = permits.into_iter();
@@ -111,19 +111,19 @@ fn dial_each<A>(
     Ok(begun)
 }
 
-impl Connected {
+impl OpenedConnections {
     /// Whether every target has a connection.
-    fn serve(&self, targets: &[SocketAddr]) -> bool {
+    fn covers_all(&self, targets: &[SocketAddr]) -> bool {
         let has = |to: &SocketAddr| self.open.iter().any(|s| s.peer() == *to);
         targets.iter().all(has)
     }
 
     /// Takes the attempts that are decided; returns the first refusal.
-    fn settle(&mut self, settings: &Settings) -> Option<DataError> {
-        let (settled, waiting): (Vec<_>, _) = std::mem::take(&mut self.waiting)
+    fn take_decided(&mut self, settings: &TransferSettings) -> Option<DataError> {
+        let (settled, waiting): (Vec<_>, _) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|a| is_settled(&a.socket));
-        self.waiting = waiting;
+            .partition(|a| is_connect_decided(&a.socket));
+        self.pending = waiting;
         let mut refused = None;
         for attempt in settled {
             match attempt.finish(settings) {
@@ -139,15 +139,15 @@ impl Connected {
 }
 
 /// Begins to connect; the attempt is given up at `until`.
-pub(crate) fn dial_until(
-    settings: &Settings,
+pub(crate) fn start_attempt(
+    settings: &TransferSettings,
     to: SocketAddr,
     local: Option<IpAddr>,
     until: Instant,
-    permit: Permit,
-) -> Result<Attempt, DataError> {
-    let socket = dial(to, local, |socket| tune(socket, settings))?;
-    Ok(Attempt {
+    permit: StreamPermit,
+) -> Result<ConnectAttempt, DataError> {
+    let socket = start_connect(to, local, |socket| set_handshake_options(socket, settings))?;
+    Ok(ConnectAttempt {
         socket,
         to,
         until,
@@ -155,18 +155,18 @@ pub(crate) fn dial_until(
     })
 }
 
-impl Attempt {
+impl ConnectAttempt {
     pub(crate) fn to(&self) -> SocketAddr {
         self.to
     }
 
     /// Waits for the connection; `None` if it was not there when `unless` rang.
-    pub(crate) fn settle(
+    pub(crate) fn wait_connected(
         self,
-        transfer: &Transfer,
-        settings: &Settings,
-        unless: &Wake,
-    ) -> Result<Option<Stream>, DataError> {
+        transfer: &ActiveTransfer,
+        settings: &TransferSettings,
+        unless: &WakeEvent,
+    ) -> Result<Option<DataStream>, DataError> {
         loop {
             let left = self.until.saturating_duration_since(Instant::now());
             let fds = [
@@ -184,25 +184,25 @@ impl Attempt {
                 return Ok(None);
             }
             if left.is_zero() {
-                return Err(self.timed_out());
+                return Err(self.timeout_error());
             }
         }
     }
 
-    fn finish(self, settings: &Settings) -> Result<Stream, DataError> {
+    fn finish(self, settings: &TransferSettings) -> Result<DataStream, DataError> {
         let Self {
             socket, to, permit, ..
         } = self;
         let outcome = socket
             .take_error()
             .and_then(|error| error.map_or(Ok(()), Err))
-            .and_then(|()| Stream::new(socket, to, settings));
+            .and_then(|()| DataStream::new(socket, to, settings));
         outcome
             .map(|stream| stream.with_permit(permit))
             .map_err(|source| DataError::Connect { to, source })
     }
 
-    fn timed_out(&self) -> DataError {
+    fn timeout_error(&self) -> DataError {
         DataError::Connect {
             to: self.to,
             source: io::ErrorKind::TimedOut.into(),
@@ -212,7 +212,7 @@ impl Attempt {
 
 /// Begins to connect without waiting for it, from `local` where that is of the target's family, with
 /// options that `prepare` sets before.
-pub(crate) fn dial(
+pub(crate) fn start_connect(
     to: SocketAddr,
     local: Option<IpAddr>,
     prepare: impl FnOnce(&Socket) -> Result<(), DataError>,
@@ -241,7 +241,11 @@ pub(crate) fn dial(
 }
 
 /// Waits until a connection attempt is decided or the time is up.
-fn await_any(transfer: &Transfer, attempts: &[Attempt], left: Duration) -> Result<(), DataError> {
+fn await_any(
+    transfer: &ActiveTransfer,
+    attempts: &[ConnectAttempt],
+    left: Duration,
+) -> Result<(), DataError> {
     let mut fds = vec![PollFd::new(transfer.stop_wake(), PollFlags::IN)];
     let sockets = attempts.iter().map(|a| &a.socket);
     fds.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::OUT)));
@@ -250,7 +254,7 @@ fn await_any(transfer: &Transfer, attempts: &[Attempt], left: Duration) -> Resul
 }
 
 /// Whether a connection that was begun is there, or has failed.
-pub(crate) fn is_settled(socket: &Socket) -> bool {
+pub(crate) fn is_connect_decided(socket: &Socket) -> bool {
     !matches!(
         wake::wait([(socket.as_fd(), PollFlags::OUT)], Duration::ZERO),
         Ok([false])
@@ -259,12 +263,12 @@ pub(crate) fn is_settled(socket: &Socket) -> bool {
 
 /// Connections from hosts that may not connect, of one transfer: closed at once.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct RejectedPeers {
     first: Option<IpAddr>,
     more: u64,
 }
 
-impl Strangers {
+impl RejectedPeers {
     /// The first is logged now and the others are counted: a flood of them must not fill the log.
     fn note(&mut self, peer: SocketAddr) {
         if self.first.is_some() {
@@ -278,13 +282,13 @@ impl Strangers {
     /// Why no connection came within `seconds`.
     pub(crate) fn no_peer(&self, seconds: u64) -> DataError {
         match self.first {
-            Some(from) => DataError::Foreign { from, seconds },
+            Some(from) => DataError::HostNotAllowed { from, seconds },
             None => DataError::NoPeer { seconds },
         }
     }
 }
 
-impl Drop for Strangers {
+impl Drop for RejectedPeers {
     fn drop(&mut self) {
         if self.more > 0 {
             tracing::warn!(
@@ -297,43 +301,43 @@ impl Drop for Strangers {
 
 /// Takes one connection from the listener's queue. `None`: there is none, or it was closed, being
 /// that of a host which may not connect.
-pub(crate) fn accept(
-    transfer: &Transfer,
+pub(crate) fn accept_allowed(
+    transfer: &ActiveTransfer,
     listener: &Socket,
-    policy: Accept,
-    settings: &Settings,
-    strangers: &mut Strangers,
-) -> Result<Accepted, DataError> {
+    policy: AllowedPeers,
+    settings: &TransferSettings,
+    strangers: &mut RejectedPeers,
+) -> Result<AcceptResult, DataError> {
     let (socket, address) = match listener.accept() {
         Ok(accepted) => accepted,
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Accepted::Nothing),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(AcceptResult::Nothing),
         Err(e) => {
-            after_refusal(transfer, e)?;
-            return Ok(Accepted::Closed);
+            on_accept_error(transfer, e)?;
+            return Ok(AcceptResult::Closed);
         }
     };
     let Some(peer) = address.as_socket() else {
-        return Ok(Accepted::Closed);
+        return Ok(AcceptResult::Closed);
     };
     if !policy.admits(peer.ip()) {
         strangers.note(peer);
-        return Ok(Accepted::Closed);
+        return Ok(AcceptResult::Closed);
     }
     // What fails here is that connection's own trouble (it was reset already); a setting
     // that the system refuses is the transfer's.
-    tune(&socket, settings)?;
+    set_handshake_options(&socket, settings)?;
     match socket.set_nonblocking(true) {
-        Ok(()) => Ok(Accepted::Connection(socket, peer)),
+        Ok(()) => Ok(AcceptResult::Connection(socket, peer)),
         Err(error) => {
             tracing::warn!(%peer, %error, "data connection dropped");
-            Ok(Accepted::Closed)
+            Ok(AcceptResult::Closed)
         }
     }
 }
 
 /// The answer of a listener's queue.
 #[derive(Debug)]
-pub(crate) enum Accepted {
+pub(crate) enum AcceptResult {
     /// Nothing waits there now.
     Nothing,
     /// A connection that is gone again.
@@ -344,7 +348,7 @@ pub(crate) enum Accepted {
 
 /// Decides what a failed accept means (accept(2): errors of the new connection are reported by
 /// accept itself).
-fn after_refusal(transfer: &Transfer, error: io::Error) -> Result<(), DataError> {
+fn on_accept_error(transfer: &ActiveTransfer, error: io::Error) -> Result<(), DataError> {
     match Errno::from_io_error(&error) {
         Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK | Errno::FAULT) => {
             Err(DataError::setup("the data listener", error))
@@ -352,7 +356,7 @@ fn after_refusal(transfer: &Transfer, error: io::Error) -> Result<(), DataError>
         _ if is_shortage(&error) => {
             tracing::warn!(%error, "no room for a data connection, trying again");
             let stop = transfer.stop_wake();
-            wake::wait([(stop.as_fd(), PollFlags::IN)], SHORTAGE)
+            wake::wait([(stop.as_fd(), PollFlags::IN)], SHORTAGE_PAUSE)
                 .map_err(|e| DataError::setup("a wait", e))?;
             transfer.check()
         }
@@ -370,25 +374,28 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 
 /// Waits for one connection from an allowed host.
 pub(crate) fn accept_one(
-    transfer: &Transfer,
+    transfer: &ActiveTransfer,
     listener: &Socket,
-    policy: Accept,
-    settings: &Settings,
-    permit: Permit,
-) -> Result<Arc<Stream>, DataError> {
-    let mut strangers = Strangers::default();
+    policy: AllowedPeers,
+    settings: &TransferSettings,
+    permit: StreamPermit,
+) -> Result<Arc<DataStream>, DataError> {
+    let mut strangers = RejectedPeers::default();
     loop {
         transfer.check()?;
-        match accept(transfer, listener, policy, settings, &mut strangers)? {
-            Accepted::Connection(socket, peer) => match Stream::new(socket, peer, settings) {
+        match accept_allowed(transfer, listener, policy, settings, &mut strangers)? {
+            AcceptResult::Connection(socket, peer) => match DataStream::new(socket, peer, settings)
+            {
                 Ok(stream) => return Ok(Arc::new(stream.with_permit(permit))),
                 Err(error) => tracing::warn!(%peer, %error, "data connection dropped"),
             },
-            Accepted::Closed => {}
-            Accepted::Nothing => {
-                let left = settings.connect.saturating_sub(transfer.begin().elapsed());
+            AcceptResult::Closed => {}
+            AcceptResult::Nothing => {
+                let left = settings
+                    .connect_timeout
+                    .saturating_sub(transfer.begin().elapsed());
                 if left.is_zero() {
-                    return Err(strangers.no_peer(settings.connect.as_secs()));
+                    return Err(strangers.no_peer(settings.connect_timeout.as_secs()));
                 }
                 let fds = [
                     (listener.as_fd(), PollFlags::IN),
@@ -408,7 +415,7 @@ mod tests {
     fn begun(each: usize, fail: &[usize]) -> Result<Vec<SocketAddr>, DataError> {
         let targets = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let mut nth = 0;
-        let permits = (0..2 * each).map(|_| Permit::unlimited()).collect();
+        let permits = (0..2 * each).map(|_| StreamPermit::unlimited()).collect();
         dial_each(&targets, permits, |to, _| {
             nth += 1;
             let source = io::Error::from(Errno::MFILE);

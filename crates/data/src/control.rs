@@ -7,40 +7,40 @@ use std::time::{Duration, Instant};
 
 use proto::ranges::RangeSet;
 
-use crate::board::Board;
-use crate::lock::locked;
-use crate::os::wake::Wake;
-use crate::stream::Stream;
+use crate::locks::lock;
+use crate::os::wake::WakeEvent;
+use crate::stream::DataStream;
 pub use crate::stream::StreamSample;
+use crate::tuning_notices::TuningNotices;
 use tune::Evidence;
 use tune::limiter::Limiter;
-use tune::sizing::Decision;
-use tune::sizing::auto::Bound;
-use tune::streams::auto::Decision as StreamDecision;
+use tune::sizing::BufferDecision;
+use tune::sizing::auto::HostBound;
+use tune::streams::auto::TransferDecision as StreamDecision;
 
 /// Shared between a running transfer and whoever watches or stops it. One may serve several
 /// attempts in turn: bytes and stored ranges then add up. Once cancelled it stays so.
 ///
-/// A transfer that moves a part of a larger one has a handle of its own, [`Control::part_of`] the
+/// A transfer that moves a part of a larger one has a handle of its own, [`TransferControl::part_of`] the
 /// larger one's.
 #[derive(Debug, Default)]
-pub struct Control {
-    whole: Option<Whole>,
+pub struct TransferControl {
+    whole: Option<ParentTransfer>,
     cancelled: AtomicBool,
     bytes: AtomicU64,
     stored: Mutex<RangeSet>,
-    synced: Mutex<Synced>,
-    live: Mutex<Vec<Weak<Stream>>>,
-    wakes: Mutex<Vec<Weak<Wake>>>,
+    synced: Mutex<CheckpointState>,
+    live: Mutex<Vec<Weak<DataStream>>>,
+    wakes: Mutex<Vec<Weak<WakeEvent>>>,
     peers: Mutex<Vec<IpAddr>>,
     evidence: Mutex<Evidence>,
     begun: Mutex<Option<Instant>>,
-    board: Board,
+    board: TuningNotices,
 }
 
 /// Checkpoints of a transfer whose store forces bytes to disk; those of a part are its whole's.
 #[derive(Debug, Default)]
-struct Synced {
+struct CheckpointState {
     /// `ranges` are safe, not all that was stored.
     promised: bool,
     ranges: RangeSet,
@@ -50,16 +50,16 @@ struct Synced {
 
 /// The transfer that a part belongs to.
 #[derive(Debug)]
-struct Whole {
-    control: Arc<Control>,
+struct ParentTransfer {
+    control: Arc<TransferControl>,
     /// Where the part's first byte is in it.
     start: u64,
 }
 
-/// Most hosts that [`Control::peers`] names.
+/// Most hosts that [`TransferControl::peers`] names.
 const MOST_PEERS: usize = 64;
 
-impl Control {
+impl TransferControl {
     /// Nothing moved yet.
     pub fn new() -> Self {
         Self::default()
@@ -69,7 +69,7 @@ impl Control {
     /// is counted, stored and open here is so there, too; cancelling the whole cancels its parts.
     pub fn part_of(whole: &Arc<Self>, start: u64) -> Self {
         Self {
-            whole: Some(Whole {
+            whole: Some(ParentTransfer {
                 control: Arc::clone(whole),
                 start,
             }),
@@ -84,21 +84,21 @@ impl Control {
 
     /// Ranges safely handed to the store so far (receiving), wire offsets.
     pub fn stored(&self) -> RangeSet {
-        locked(&self.stored).clone()
+        lock(&self.stored).clone()
     }
 
     /// Of the stored ranges those that a power cut cannot take back, as of the last checkpoint; the
     /// whole transfer's, for a part, too. Empty where the store forces nothing to disk
-    /// ([`crate::store::Sink::durable`]).
+    /// ([`crate::store::Sink::is_durable`]).
     pub fn synced(&self) -> RangeSet {
-        locked(&self.root().synced).ranges.clone()
+        lock(&self.root().synced).ranges.clone()
     }
 
-    /// Ranges that may be told to a peer as safe: [`Control::synced`] where the store forces bytes to disk,
-    /// else [`Control::stored`]. Of the whole transfer, for a part, too.
+    /// Ranges that may be told to a peer as safe: [`TransferControl::synced`] where the store forces bytes to disk,
+    /// else [`TransferControl::stored`]. Of the whole transfer, for a part, too.
     pub fn safe(&self) -> RangeSet {
         let root = self.root();
-        let synced = locked(&root.synced);
+        let synced = lock(&root.synced);
         match synced.promised {
             true => synced.ranges.clone(),
             false => root.stored(),
@@ -106,7 +106,7 @@ impl Control {
     }
 
     /// Runs `sync`, which forces to disk all that is stored when it is called; what was stored before
-    /// is [`Control::synced`] when it succeeds.
+    /// is [`TransferControl::synced`] when it succeeds.
     ///
     /// # Errors
     /// Those of `sync`.
@@ -114,74 +114,74 @@ impl Control {
         let root = self.root();
         let stored = root.stored();
         let done = sync()?;
-        locked(&root.synced).ranges.extend(&stored);
+        lock(&root.synced).ranges.extend(&stored);
         Ok(done)
     }
 
     /// Whether all of `start..end` was handed to the store.
     pub(crate) fn has_stored(&self, start: u64, end: u64) -> bool {
-        locked(&self.stored).contains(start, end)
+        lock(&self.stored).contains(start, end)
     }
 
     /// Data connections open now.
     pub fn streams(&self) -> u64 {
-        locked(&self.live).len() as u64
+        lock(&self.live).len() as u64
     }
 
     /// Hosts at the other ends of the data connections so far, as they came; IPv4-mapped
     /// addresses as IPv4.
     pub fn peers(&self) -> Vec<IpAddr> {
-        locked(&self.peers).clone()
+        lock(&self.peers).clone()
     }
 
     /// When the last attempt began to look for connections: the moment that
     /// [`Decision::at`] counts from.
-    pub fn begun(&self) -> Option<Instant> {
-        *locked(&self.begun)
+    pub fn started_at(&self) -> Option<Instant> {
+        *lock(&self.begun)
     }
 
     /// Evidence of its path from the last attempt that ended, failed or not.
     pub fn evidence(&self) -> Evidence {
-        locked(&self.evidence).clone()
+        lock(&self.evidence).clone()
     }
 
     /// Calls `tell` with the new size, bytes, whenever this end, receiving with
-    /// [`proto::sizing::Sizing::Drs1`], has given its buffers one: the sender must be told.
+    /// [`proto::sizing::BufferSizing::Drs1ReceiverTuner`], has given its buffers one: the sender must be told.
     pub fn on_resize(&self, tell: impl Fn(u64) + Send + Sync + 'static) {
-        self.board.listen(tell);
+        self.board.on_resize(tell);
     }
 
     /// The peer's receiver has buffers of this size now (SBUF, 126): this end, sending, follows.
-    pub fn follow(&self, bytes: u64) {
-        self.board.follow(bytes);
+    pub fn follow_peer_size(&self, bytes: u64) {
+        self.board.follow_peer_size(bytes);
     }
 
     /// Decisions about buffers since the last call, oldest first; bounded.
-    pub fn decisions(&self) -> Vec<Decision> {
+    pub fn take_decisions(&self) -> Vec<BufferDecision> {
         self.board.take_decisions()
     }
 
     /// A limit of this host that held a stream back when it was last looked at, and that no buffer
     /// gets around but more streams may; of several streams, the fastest one's. Only known with
-    /// [`proto::sizing::Sizing::Auto`], and until the next attempt begins.
-    pub fn bound(&self) -> Option<Bound> {
-        self.board.bound()
+    /// [`proto::sizing::BufferSizing::Auto`], and until the next attempt begins.
+    pub fn host_limit(&self) -> Option<HostBound> {
+        self.board.host_limit()
     }
 
     /// Decisions about the streams that this end sends over since the last call, oldest
     /// first; bounded.
-    pub fn stream_decisions(&self) -> Vec<StreamDecision> {
+    pub fn take_stream_decisions(&self) -> Vec<StreamDecision> {
         self.board.take_stream_decisions()
     }
 
     /// Notes a decision about the streams that was made elsewhere: by whoever cuts the transfer into
     /// chunks.
     pub fn note_stream_decision(&self, decision: StreamDecision) {
-        self.board.note_streams(decision);
+        self.board.push_stream_decision(decision);
     }
 
     /// Limiter of the sending now; `None` when nobody looks
-    /// ([`Settings::adapt`](crate::job::Settings::adapt),
+    /// ([`TransferSettings::adapt`](crate::job::Settings::adapt),
     /// [`Congestion::Auto`](crate::options::Congestion::Auto)), or nothing was seen yet.
     pub fn limiter(&self) -> Option<Limiter> {
         self.board.limiter()
@@ -191,20 +191,23 @@ impl Control {
     /// [`crate::error::DataError::Aborted`]. A read of a pipe that has no data is not woken.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
-        for wake in locked(&self.wakes).iter().filter_map(Weak::upgrade) {
-            wake.ring();
+        for wake in lock(&self.wakes).iter().filter_map(Weak::upgrade) {
+            wake.wake();
         }
     }
 
-    /// Whether [`Control::cancel`] was called.
-    pub fn cancelled(&self) -> bool {
+    /// Whether [`TransferControl::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
-            || self.whole.as_ref().is_some_and(|w| w.control.cancelled())
+            || self
+                .whole
+                .as_ref()
+                .is_some_and(|w| w.control.is_cancelled())
     }
 
     /// Sample of all live streams now as the kernel shows them, for progress displays and `--trace`.
-    pub fn sample(&self) -> Vec<StreamSample> {
-        let live = self.live();
+    pub fn sample_streams(&self) -> Vec<StreamSample> {
+        let live = self.live_streams();
         live.iter().filter_map(|s| s.sample().ok()).collect()
     }
 
@@ -212,44 +215,44 @@ impl Control {
         self.whole.as_ref().map_or(self, |w| w.control.root())
     }
 
-    /// From now on only what a checkpoint has forced to disk is [`Control::safe`].
+    /// From now on only what a checkpoint has forced to disk is [`TransferControl::safe`].
     pub(crate) fn promise_synced(&self) {
-        locked(&self.root().synced).promised = true;
+        lock(&self.root().synced).promised = true;
     }
 
     /// How long to wait for the next checkpoint; the first is due `every` after the first call.
-    pub(crate) fn until_checkpoint(&self, now: Instant, every: Duration) -> Duration {
-        let mut synced = locked(&self.root().synced);
+    pub(crate) fn time_until_checkpoint(&self, now: Instant, every: Duration) -> Duration {
+        let mut synced = lock(&self.root().synced);
         let due = *synced.due.get_or_insert(now + every);
         due.saturating_duration_since(now)
     }
 
     /// No checkpoint before this moment.
-    pub(crate) fn rest_until(&self, moment: Instant) {
-        locked(&self.root().synced).due = Some(moment);
+    pub(crate) fn defer_checkpoint(&self, moment: Instant) {
+        lock(&self.root().synced).due = Some(moment);
     }
 
     /// The streams at work now.
-    pub(crate) fn live(&self) -> Vec<Arc<Stream>> {
-        let live = locked(&self.live);
+    pub(crate) fn live_streams(&self) -> Vec<Arc<DataStream>> {
+        let live = lock(&self.live);
         live.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The board between this handle and the sizing thread.
-    pub(crate) fn board(&self) -> &Board {
+    pub(crate) fn notices(&self) -> &TuningNotices {
         &self.board
     }
 
-    /// From now on [`Control::cancel`] rings this, at once if it was called before.
-    pub(crate) fn ring_on_cancel(&self, wake: &Arc<Wake>) {
+    /// From now on [`TransferControl::cancel`] rings this, at once if it was called before.
+    pub(crate) fn wake_on_cancel(&self, wake: &Arc<WakeEvent>) {
         if let Some(whole) = &self.whole {
-            whole.control.ring_on_cancel(wake);
+            whole.control.wake_on_cancel(wake);
         }
-        let mut wakes = locked(&self.wakes);
+        let mut wakes = lock(&self.wakes);
         wakes.retain(|w| w.strong_count() > 0);
         wakes.push(Arc::downgrade(wake));
-        if self.cancelled() {
-            wake.ring();
+        if self.is_cancelled() {
+            wake.wake();
         }
     }
 
@@ -266,67 +269,67 @@ impl Control {
             let at = |offset: u64| offset.saturating_add(whole.start);
             whole.control.add_stored(at(start), at(end));
         }
-        let mut stored = locked(&self.stored);
+        let mut stored = lock(&self.stored);
         stored.insert(start, end);
-        stored.count()
+        stored.range_count()
     }
 
-    /// Shows a stream in [`Control::sample`].
-    pub(crate) fn attach(&self, stream: &Arc<Stream>) {
+    /// Shows a stream in [`TransferControl::sample_streams`].
+    pub(crate) fn attach(&self, stream: &Arc<DataStream>) {
         if let Some(whole) = &self.whole {
             whole.control.attach(stream);
         }
-        let mut peers = locked(&self.peers);
+        let mut peers = lock(&self.peers);
         let host = stream.peer().ip().to_canonical();
         if peers.len() < MOST_PEERS && !peers.contains(&host) {
             peers.push(host);
         }
         drop(peers);
-        locked(&self.live).push(Arc::downgrade(stream));
-        self.board.ring();
+        lock(&self.live).push(Arc::downgrade(stream));
+        self.board.wake();
     }
 
     pub(crate) fn note_begin(&self, at: Instant) {
-        *locked(&self.begun) = Some(at);
+        *lock(&self.begun) = Some(at);
         if let Some(whole) = &self.whole {
-            locked(&whole.control.begun).get_or_insert(at);
+            lock(&whole.control.begun).get_or_insert(at);
         }
     }
 
     /// The attempt has ended, and has learned so much.
     pub(crate) fn note_evidence(&self, evidence: &Evidence) {
-        locked(&self.evidence).clone_from(evidence);
+        lock(&self.evidence).clone_from(evidence);
         if let Some(whole) = &self.whole {
             whole.control.note_evidence(evidence);
-            self.hand_over_decisions(&whole.control);
+            self.forward_decisions(&whole.control);
         }
     }
 
     /// Has the whole tell the decisions about this part.
-    fn hand_over_decisions(&self, whole: &Self) {
-        let (own, from) = (self.begun(), whole.begun());
+    fn forward_decisions(&self, whole: &Self) {
+        let (own, from) = (self.started_at(), whole.started_at());
         let later = own
             .zip(from)
             .map_or(Duration::ZERO, |(own, from)| own.duration_since(from));
-        for decision in self.decisions() {
-            whole.board.note(Decision {
+        for decision in self.take_decisions() {
+            whole.board.push_decision(BufferDecision {
                 at: decision.at + later,
                 ..decision
             });
         }
-        for decision in self.stream_decisions() {
-            whole.board.note_streams(StreamDecision {
+        for decision in self.take_stream_decisions() {
+            whole.board.push_stream_decision(StreamDecision {
                 at: decision.at + later,
                 ..decision
             });
         }
     }
 
-    pub(crate) fn detach(&self, stream: &Arc<Stream>) {
+    pub(crate) fn detach(&self, stream: &Arc<DataStream>) {
         if let Some(whole) = &self.whole {
             whole.control.detach(stream);
         }
-        locked(&self.live).retain(|s| !std::ptr::eq(s.as_ptr(), Arc::as_ptr(stream)));
+        lock(&self.live).retain(|s| !std::ptr::eq(s.as_ptr(), Arc::as_ptr(stream)));
     }
 }
 
@@ -336,9 +339,9 @@ mod tests {
 
     #[test]
     fn a_part_counts_in_its_whole_at_its_place() {
-        let whole = Arc::new(Control::new());
-        let part = Control::part_of(&whole, 1_000);
-        let other = Control::part_of(&whole, 2_000);
+        let whole = Arc::new(TransferControl::new());
+        let part = TransferControl::part_of(&whole, 1_000);
+        let other = TransferControl::part_of(&whole, 2_000);
         part.add_bytes(5);
         other.add_bytes(7);
         part.add_stored(0, 5);
@@ -350,7 +353,7 @@ mod tests {
 
     #[test]
     fn only_what_a_checkpoint_forced_to_disk_is_safe_once_that_was_promised() {
-        let control = Control::new();
+        let control = TransferControl::new();
         control.add_stored(0, 5);
         assert_eq!(control.safe().to_string(), "0-5");
         control.promise_synced();
@@ -369,9 +372,9 @@ mod tests {
 
     #[test]
     fn a_checkpoint_of_a_part_is_one_of_its_whole() {
-        let whole = Arc::new(Control::new());
-        Control::part_of(&whole, 0).add_stored(0, 5);
-        let part = Control::part_of(&whole, 1_000);
+        let whole = Arc::new(TransferControl::new());
+        TransferControl::part_of(&whole, 0).add_stored(0, 5);
+        let part = TransferControl::part_of(&whole, 1_000);
         part.add_stored(0, 5);
         part.checkpoint(|| Ok::<_, ()>(())).unwrap();
         assert_eq!(whole.synced().to_string(), "0-5,1000-1005");
@@ -380,15 +383,15 @@ mod tests {
 
     #[test]
     fn cancelling_the_whole_wakes_its_parts_and_not_the_other_way_round() {
-        let whole = Arc::new(Control::new());
-        let part = Control::part_of(&whole, 0);
-        let other = Control::part_of(&whole, 0);
-        let wake = Arc::new(Wake::new().unwrap());
-        other.ring_on_cancel(&wake);
+        let whole = Arc::new(TransferControl::new());
+        let part = TransferControl::part_of(&whole, 0);
+        let other = TransferControl::part_of(&whole, 0);
+        let wake = Arc::new(WakeEvent::new().unwrap());
+        other.wake_on_cancel(&wake);
         part.cancel();
-        assert!(part.cancelled() && !other.cancelled() && !whole.cancelled());
+        assert!(part.is_cancelled() && !other.is_cancelled() && !whole.is_cancelled());
         whole.cancel();
-        assert!(other.cancelled());
+        assert!(other.is_cancelled());
         let rung = crate::os::wake::wait(
             [(
                 std::os::fd::AsFd::as_fd(&*wake),

@@ -2,7 +2,7 @@
 //!
 //! A [`Dialer`] makes the connections of one stream, one after the other, and says what ends a wait on
 //! them: the transfer that it works for was stopped, or the peer was silent for too long. While it
-//! works for a transfer, its connection is shown in the transfer's [`Control`].
+//! works for a transfer, its connection is shown in the transfer's [`TransferControl`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use tune::Evidence;
 
-use crate::connect::{dial, is_settled};
-use crate::control::Control;
+use crate::connect::{is_connect_decided, start_connect};
+use crate::control::TransferControl;
 use crate::error::DataError;
-use crate::job::Settings;
-use crate::lock::locked;
+use crate::job::TransferSettings;
+use crate::locks::lock;
 use crate::os::tcp_info::{self, TcpInfo};
-use crate::os::wake::{self, Wake};
-use crate::pull::Duty;
-use crate::stream::{Stream, tune};
-use crate::wire::accounts_of;
+use crate::os::wake::{self, WakeEvent};
+use crate::pull::ReaderContext;
+use crate::stream::{DataStream, set_handshake_options};
+use crate::stream_io::stream_evidence;
 
 /// An address that is not the host's last one has this part of the time that is left.
 const SHARE: u32 = 2;
@@ -32,28 +32,28 @@ const SHARE: u32 = 2;
 #[derive(Debug)]
 pub struct Dialer {
     /// Rung by [`Dialer::stop`].
-    own: Arc<Wake>,
+    own: Arc<WakeEvent>,
     stopped: AtomicBool,
-    now: Mutex<Now>,
+    now: Mutex<DialerState>,
 }
 
 /// Whom the dialer works for.
 #[derive(Debug)]
-struct Now {
-    settings: Settings,
+struct DialerState {
+    settings: TransferSettings,
     /// Rung when the work is to stop.
-    stop: Arc<Wake>,
-    work: Option<Work>,
+    stop: Arc<WakeEvent>,
+    work: Option<DialerTransfer>,
     /// The connection in use, or kept for the next request.
-    open: Option<Arc<Stream>>,
+    open: Option<Arc<DataStream>>,
     /// Why the last wait failed.
     failure: Option<DataError>,
 }
 
 /// A transfer under way.
 #[derive(Debug)]
-struct Work {
-    control: Arc<Control>,
+struct DialerTransfer {
+    control: Arc<TransferControl>,
     /// Of connections that have ended.
     stats: Evidence,
     /// The kernel's counts for the open connection before.
@@ -67,12 +67,12 @@ impl Dialer {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn new(settings: &Settings) -> Result<Arc<Self>, DataError> {
-        let wake = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+    pub fn new(settings: &TransferSettings) -> Result<Arc<Self>, DataError> {
+        let wake = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
         let own = Arc::new(wake);
         Ok(Arc::new(Self {
             stopped: AtomicBool::new(false),
-            now: Mutex::new(Now {
+            now: Mutex::new(DialerState {
                 settings: settings.clone(),
                 stop: Arc::clone(&own),
                 work: None,
@@ -86,29 +86,29 @@ impl Dialer {
     /// Ends every wait from now on with [`DataError::Aborted`], in transfers and outside.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.own.ring();
-        locked(&self.now).stop.ring();
+        self.own.wake();
+        lock(&self.now).stop.wake();
     }
 
     /// Why the last wait failed, once: errors that pass through a library lose their kind.
     pub fn take_failure(&self) -> Option<DataError> {
-        locked(&self.now).failure.take()
+        lock(&self.now).failure.take()
     }
 
     /// Smoothed round-trip time of the connection, as the kernel sees it; `None` without one.
     pub fn rtt(&self) -> Option<Duration> {
-        let open = locked(&self.now).open.clone()?;
+        let open = lock(&self.now).open.clone()?;
         let micros = tcp_info::tcp_info(open.as_fd()).ok()?.rtt_us;
         (micros > 0).then(|| Duration::from_micros(micros.into()))
     }
 
-    /// The connection and further ones belong to a transfer from now on, until [`Dialer::leave`].
-    pub fn join(&self, duty: Duty<'_>) {
-        let mut now = locked(&self.now);
+    /// The connection and further ones belong to a transfer from now on, until [`Dialer::leave_transfer`].
+    pub fn join_transfer(&self, duty: ReaderContext<'_>) {
+        let mut now = lock(&self.now);
         now.settings = duty.settings.clone();
         now.stop = Arc::clone(duty.stop);
         now.failure = None;
-        now.work = Some(Work {
+        now.work = Some(DialerTransfer {
             control: Arc::clone(duty.control),
             stats: Evidence::default(),
             before: TcpInfo::default(),
@@ -120,8 +120,8 @@ impl Dialer {
     }
 
     /// The transfer has ended; returns what the kernel saw of its connections here.
-    pub fn leave(&self) -> Evidence {
-        let mut now = locked(&self.now);
+    pub fn leave_transfer(&self) -> Evidence {
+        let mut now = lock(&self.now);
         let open = now.open.take();
         if let Some(stream) = &open {
             now.hide(stream);
@@ -136,15 +136,15 @@ impl Dialer {
     ///
     /// # Errors
     /// The last target's; [`DataError::Aborted`] when stopped.
-    pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<Connection, DataError> {
+    pub fn dial(self: &Arc<Self>, targets: &[SocketAddr]) -> Result<DialedConnection, DataError> {
         let (settings, stop) = {
-            let mut now = locked(&self.now);
+            let mut now = lock(&self.now);
             if let Some(stream) = now.open.take() {
                 now.hide(&stream);
             }
             (now.settings.clone(), Arc::clone(&now.stop))
         };
-        let until = Instant::now() + settings.connect;
+        let until = Instant::now() + settings.connect_timeout;
         let mut last = DataError::NoPeer { seconds: 0 };
         for (nth, to) in targets.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
@@ -155,9 +155,9 @@ impl Dialer {
             match self.connect(*to, &settings, &stop, limit) {
                 Ok(stream) => {
                     let stream = Arc::new(stream);
-                    locked(&self.now).show(Arc::clone(&stream));
+                    lock(&self.now).show(Arc::clone(&stream));
                     let dialer = Arc::clone(self);
-                    return Ok(Connection { stream, dialer });
+                    return Ok(DialedConnection { stream, dialer });
                 }
                 Err(DataError::Aborted) => {
                     last = DataError::Aborted;
@@ -172,14 +172,14 @@ impl Dialer {
     fn connect(
         &self,
         to: SocketAddr,
-        settings: &Settings,
-        stop: &Wake,
+        settings: &TransferSettings,
+        stop: &WakeEvent,
         limit: Duration,
-    ) -> Result<Stream, DataError> {
+    ) -> Result<DataStream, DataError> {
         let failed = |source| DataError::Connect { to, source };
-        let socket = dial(to, None, |socket| tune(socket, settings))?;
+        let socket = start_connect(to, None, |socket| set_handshake_options(socket, settings))?;
         let until = Instant::now() + limit;
-        while !is_settled(&socket) {
+        while !is_connect_decided(&socket) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(failed(io::ErrorKind::TimedOut.into()));
@@ -195,18 +195,18 @@ impl Dialer {
         }
         let error = socket.take_error().map_err(failed)?;
         error.map_or(Ok(()), |e| Err(failed(e)))?;
-        Stream::new(socket, to, settings).map_err(failed)
+        DataStream::new(socket, to, settings).map_err(failed)
     }
 
     /// Runs `op` on a connection, waiting for `ready` whenever it would block.
-    fn when(
+    fn retry_until_ready(
         &self,
-        stream: &Stream,
+        stream: &DataStream,
         ready: PollFlags,
-        mut op: impl FnMut(&Stream) -> io::Result<usize>,
+        mut op: impl FnMut(&DataStream) -> io::Result<usize>,
     ) -> Result<usize, DataError> {
         let (limit, stop) = {
-            let now = locked(&self.now);
+            let now = lock(&self.now);
             (now.settings.options.stall, Arc::clone(&now.stop))
         };
         let broke = |source| DataError::Wire {
@@ -217,7 +217,7 @@ impl Dialer {
         let mut acknowledged = None;
         loop {
             match op(stream) {
-                Err(e) if is_no_error(&e) => {}
+                Err(e) if should_retry(&e) => {}
                 done => return done.map_err(|e| self.note(broke(e))),
             }
             // A large send buffer over a slow path: what the peer acknowledges moves.
@@ -253,22 +253,22 @@ impl Dialer {
                 source: io::Error::other(other.to_string()),
             },
         };
-        locked(&self.now).failure = Some(error);
+        lock(&self.now).failure = Some(error);
         told
     }
 }
 
 /// Whether the call is to be made again.
-fn is_no_error(error: &io::Error) -> bool {
+fn should_retry(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
 }
 
-impl Now {
+impl DialerState {
     /// This is the connection now.
-    fn show(&mut self, stream: Arc<Stream>) {
+    fn show(&mut self, stream: Arc<DataStream>) {
         if let Some(work) = &mut self.work {
             work.before = tcp_info::tcp_info(stream.as_fd()).unwrap_or_default();
             work.joined = Instant::now();
@@ -278,10 +278,10 @@ impl Now {
     }
 
     /// It is no longer, or not for this transfer.
-    fn hide(&mut self, stream: &Arc<Stream>) {
+    fn hide(&mut self, stream: &Arc<DataStream>) {
         if let Some(work) = &mut self.work {
             work.control.detach(stream);
-            let stats = accounts_of(stream, &work.before, work.joined);
+            let stats = stream_evidence(stream, &work.before, work.joined);
             work.stats.add_stream(&stats);
         }
     }
@@ -289,19 +289,20 @@ impl Now {
 
 /// A connection that a [`Dialer`] made.
 #[derive(Debug)]
-pub struct Connection {
-    stream: Arc<Stream>,
+pub struct DialedConnection {
+    stream: Arc<DataStream>,
     dialer: Arc<Dialer>,
 }
 
-impl Connection {
+impl DialedConnection {
     /// Receives what is there, waiting for the first byte; 0 is the peer's FIN.
     ///
     /// # Errors
     /// [`DataError::Wire`], [`DataError::Stalled`], [`DataError::Aborted`].
     pub fn recv(&self, buf: &mut [u8]) -> Result<usize, DataError> {
-        let read = |s: &Stream| s.transport().recv(buf);
-        self.dialer.when(&self.stream, PollFlags::IN, read)
+        let read = |s: &DataStream| s.transport().recv(buf);
+        self.dialer
+            .retry_until_ready(&self.stream, PollFlags::IN, read)
     }
 
     /// Waits at most `limit` until the peer has sent something or closed; whether it has.
@@ -313,12 +314,14 @@ impl Connection {
     /// Sends all of `bytes`.
     ///
     /// # Errors
-    /// As [`Connection::recv`].
+    /// As [`DialedConnection::recv`].
     pub fn send_all(&self, bytes: &[u8]) -> Result<(), DataError> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let send = |s: &Stream| s.transport().send(&[io::IoSlice::new(rest)], false);
-            let n = self.dialer.when(&self.stream, PollFlags::OUT, send)?;
+            let send = |s: &DataStream| s.transport().send(&[io::IoSlice::new(rest)], false);
+            let n = self
+                .dialer
+                .retry_until_ready(&self.stream, PollFlags::OUT, send)?;
             rest = rest.get(n..).unwrap_or_default();
         }
         Ok(())
@@ -326,14 +329,14 @@ impl Connection {
 
     /// Whether it can carry another request: open, and nothing came unasked.
     pub fn is_idle(&self) -> bool {
-        self.stream.alive() && !self.has_input(Duration::ZERO)
+        self.stream.is_alive() && !self.has_input(Duration::ZERO)
     }
 }
 
-impl Drop for Connection {
+impl Drop for DialedConnection {
     fn drop(&mut self) {
-        let mut now = locked(&self.dialer.now);
-        let is_this = |open: &mut Arc<Stream>| Arc::ptr_eq(open, &self.stream);
+        let mut now = lock(&self.dialer.now);
+        let is_this = |open: &mut Arc<DataStream>| Arc::ptr_eq(open, &self.stream);
         if let Some(stream) = now.open.take_if(is_this) {
             now.hide(&stream);
         }
@@ -346,8 +349,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    fn settings(stall: Duration) -> Settings {
-        let mut settings = Settings::default();
+    fn settings(stall: Duration) -> TransferSettings {
+        let mut settings = TransferSettings::default();
         settings.options.stall = stall;
         settings
     }
@@ -403,20 +406,20 @@ mod tests {
         let settings = settings(Duration::from_secs(60));
         let dialer = Dialer::new(&settings).unwrap();
         let connection = dialer.dial(&[listener.local_addr().unwrap()]).unwrap();
-        let control = Arc::new(Control::new());
-        let stop = Arc::new(Wake::new().unwrap());
-        let duty = Duty {
+        let control = Arc::new(TransferControl::new());
+        let stop = Arc::new(WakeEvent::new().unwrap());
+        let duty = ReaderContext {
             settings: &settings,
             control: &control,
             stop: &stop,
         };
-        dialer.join(duty);
-        assert_eq!((control.streams(), control.sample().len()), (1, 1));
-        let stats = dialer.leave();
+        dialer.join_transfer(duty);
+        assert_eq!((control.streams(), control.sample_streams().len()), (1, 1));
+        let stats = dialer.leave_transfer();
         assert_eq!(control.streams(), 0);
         assert!(stats.buffer_bytes > 0);
         drop(connection);
-        dialer.join(duty);
+        dialer.join_transfer(duty);
         assert_eq!(control.streams(), 0);
     }
 }

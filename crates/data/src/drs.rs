@@ -1,7 +1,7 @@
 //! The DRS channel (2004 paper, §4): one TCP connection a transfer, beside the data connections
 //! and between the same two hosts.
 //!
-//! An [`Endpoint`] belongs to a session and is made when DPSV or DPRT is answered. A transfer makes
+//! An [`DrsEndpoint`] belongs to a session and is made when DPSV or DPRT is answered. A transfer makes
 //! a connection with it, which its sizing thread drives (`sizing::drs::link`). Nothing that happens here fails a transfer.
 
 use std::io;
@@ -14,9 +14,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use socket2::Socket;
 
 use crate::error::DataError;
-use crate::listen::{Accept, ListenOptions, bind_any};
+use crate::listener::{AllowedPeers, ListenOptions, bind_free_port};
 use crate::os::sockopt;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
 /// Socket buffers of a DRS channel, bytes: room for far more messages than are ever under way, and
 /// little for somebody else to fill.
@@ -29,7 +29,7 @@ const DEFER_SECONDS: i32 = 5;
 /// This end of a session's DRS channel. It serves one transfer after the other: each makes a
 /// connection of its own.
 #[derive(Debug)]
-pub enum Endpoint {
+pub enum DrsEndpoint {
     /// This end listens (DPSV).
     Listening {
         /// Not blocking.
@@ -46,19 +46,19 @@ pub enum Endpoint {
     },
 }
 
-impl Endpoint {
+impl DrsEndpoint {
     /// Listens on `ip`, on a port of `ports` if given, with a fresh nonce.
     ///
     /// # Errors
     /// [`DataError::Listen`]; [`DataError::Setup`] when the system gives no random bytes.
     pub fn listen(ip: IpAddr, ports: Option<RangeInclusive<u16>>) -> Result<Self, DataError> {
         let nonce = fresh_nonce().map_err(|e| DataError::setup("a nonce", e))?;
-        let listener = bind_any(&ListenOptions {
+        let listener = bind_free_port(&ListenOptions {
             ip,
             ports,
             // Who may speak is decided for each transfer, when its data connections are known.
-            accept: Accept::Any,
-            buffers: Buffers::pinned(BUFFER),
+            accept: AllowedPeers::Any,
+            buffers: SocketBuffers::pinned(BUFFER),
         })?;
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
         if let Err(error) = sockopt::set_int(listener.as_fd(), level, name, DEFER_SECONDS) {
@@ -71,13 +71,13 @@ impl Endpoint {
         let bound = listener.local_addr().map_err(fail)?.as_socket();
         let bound = bound.ok_or_else(|| fail(io::ErrorKind::Other.into()))?;
         let at = SocketAddr::new(ip.to_canonical(), bound.port());
-        let address = DrsAddress { at, nonce };
+        let address = DrsAddress { socket: at, nonce };
         Ok(Self::Listening { listener, address })
     }
 
     /// Will connect there when a transfer starts.
     pub fn connect(at: SocketAddr, nonce: Nonce) -> Self {
-        let address = DrsAddress { at, nonce };
+        let address = DrsAddress { socket: at, nonce };
         let local = None;
         Self::Connecting { address, local }
     }
@@ -85,7 +85,7 @@ impl Endpoint {
     /// Connects from this address, which the data connections are made from (where it is of the
     /// family that is connected to). Changes nothing for a listening end.
     #[must_use]
-    pub fn bound_to(self, ip: IpAddr) -> Self {
+    pub fn with_local_address(self, ip: IpAddr) -> Self {
         match self {
             Self::Connecting { address, .. } => Self::Connecting {
                 address,
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn every_endpoint_has_a_port_and_a_nonce_of_its_own() {
-        let [one, other] = [(); 2].map(|()| Endpoint::listen(HERE, None).unwrap().address());
-        assert!(one.at.ip() == HERE && one.at.port() != 0);
+        let [one, other] = [(); 2].map(|()| DrsEndpoint::listen(HERE, None).unwrap().address());
+        assert!(one.socket.ip() == HERE && one.socket.port() != 0);
         assert_ne!(one.nonce, other.nonce);
     }
 
@@ -134,15 +134,16 @@ mod tests {
             let free = TcpListener::bind((HERE, 0)).unwrap();
             free.local_addr().unwrap().port()
         };
-        let endpoint = Endpoint::listen(HERE, Some(port..=port)).unwrap();
-        assert_eq!(endpoint.address().at.port(), port);
-        let taken = Endpoint::listen(HERE, Some(port..=port)).unwrap_err();
+        let endpoint = DrsEndpoint::listen(HERE, Some(port..=port)).unwrap();
+        assert_eq!(endpoint.address().socket.port(), port);
+        let taken = DrsEndpoint::listen(HERE, Some(port..=port)).unwrap_err();
         assert!(matches!(taken, DataError::Listen { .. }), "{taken}");
     }
 
     #[test]
     fn buffers_are_small() {
-        let Endpoint::Listening { listener, .. } = Endpoint::listen(HERE, None).unwrap() else {
+        let DrsEndpoint::Listening { listener, .. } = DrsEndpoint::listen(HERE, None).unwrap()
+        else {
             unreachable!()
         };
         assert_eq!(listener.recv_buffer_size().unwrap(), 128 << 10);

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::ascii::ShrunkText;
+use crate::ascii::ShrunkTextError;
 use crate::store::{Sink, Source};
 
 /// A failed transfer.
@@ -69,7 +69,7 @@ pub enum DataError {
     #[error(
         "no data connection arrived within {seconds} s from where it may come; one from {from} was refused"
     )]
-    Foreign {
+    HostNotAllowed {
         /// The host, IPv4-mapped addresses as IPv4; the first of several.
         from: std::net::IpAddr,
         /// The limit.
@@ -99,7 +99,7 @@ pub enum DataError {
     },
     /// A block outside the part of the file that this transfer is about.
     #[error("block at {offset} of {count} bytes lies outside the expected {limit} bytes")]
-    Outside {
+    OutOfRange {
         /// Wire offset.
         offset: u64,
         /// Length.
@@ -128,8 +128,8 @@ impl DataError {
     pub(crate) fn read(source: &dyn Source, error: io::Error) -> Self {
         let what = source.name();
         let inner = error.get_ref();
-        match inner.and_then(|e| e.downcast_ref::<ShrunkText>()) {
-            Some(&ShrunkText { at, expected }) => Self::Shrunk { what, at, expected },
+        match inner.and_then(|e| e.downcast_ref::<ShrunkTextError>()) {
+            Some(&ShrunkTextError { at, expected }) => Self::Shrunk { what, at, expected },
             None => Self::Read {
                 what,
                 source: error,

@@ -12,22 +12,22 @@ use std::io;
 use std::os::fd::AsFd;
 
 use socket2::Socket;
-use tune::sizing::Bounds;
+use tune::sizing::BufferBounds;
 
 use crate::error::DataError;
-use crate::os::sockopt::{self, Buffer};
-use proto::sizing::Buffers;
+use crate::os::sockopt::{self, SocketBuffer};
+use proto::sizing::SocketBuffers;
 
 /// Sets what was pinned, and for a [scheme of the papers](proto::sizing::Sizing::needs_peer) what lets the
 /// window grow later, before connecting or listening.
-pub(crate) fn before(socket: &Socket, buffers: Buffers) -> Result<(), DataError> {
+pub(crate) fn before(socket: &Socket, buffers: SocketBuffers) -> Result<(), DataError> {
     pin_buffers(socket, buffers.send, buffers.receive)?;
-    if !buffers.sizing.needs_peer() || buffers.receive.is_some() {
+    if !buffers.sizing.needs_peer_support() || buffers.receive.is_some() {
         return Ok(());
     }
-    let bounds = Bounds::default();
+    let bounds = BufferBounds::default();
     pin_buffers(socket, None, Some(bounds.initial))?;
-    if sockopt::unlock_buffer(socket.as_fd(), Buffer::Receive).is_ok() {
+    if sockopt::unlock_buffer(socket.as_fd(), SocketBuffer::Receive).is_ok() {
         return Ok(());
     }
     // Linux before 5.15: the papers' way, which was sound there.
@@ -36,14 +36,14 @@ pub(crate) fn before(socket: &Socket, buffers: Buffers) -> Result<(), DataError>
 
 /// Sets a fresh connection's buffers to the first size of the papers. Which end
 /// will send is not known yet, nor does it matter.
-pub(crate) fn after(socket: &Socket, buffers: Buffers) -> io::Result<()> {
-    if !buffers.sizing.needs_peer() {
+pub(crate) fn after(socket: &Socket, buffers: SocketBuffers) -> io::Result<()> {
+    if !buffers.sizing.needs_peer_support() {
         return Ok(());
     }
-    let initial = Bounds::default().initial;
+    let initial = BufferBounds::default().initial;
     for (buffer, pinned) in [
-        (Buffer::Send, buffers.send),
-        (Buffer::Receive, buffers.receive),
+        (SocketBuffer::Send, buffers.send),
+        (SocketBuffer::Receive, buffers.receive),
     ] {
         if pinned.is_none() {
             sockopt::set_buffer(socket.as_fd(), buffer, initial)?;

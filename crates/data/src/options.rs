@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use proto::sizing::{Buffers, Sizing};
-use tune::sizing::drs::Interval;
+use proto::sizing::{BufferSizing, SocketBuffers};
+use tune::sizing::drs::DrsInterval;
 
 use crate::rate::RateLimit;
 
@@ -12,11 +12,11 @@ use crate::rate::RateLimit;
 #[derive(Debug, Clone)]
 pub struct TransferOptions {
     /// Socket buffers of the data connections.
-    pub buffers: Buffers,
-    /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
-    pub drs_interval: Interval,
+    pub buffers: SocketBuffers,
+    /// How often a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
+    pub drs_interval: DrsInterval,
     /// Congestion control of this end's sockets.
-    pub congestion: Congestion,
+    pub congestion: CongestionChoice,
     /// How bytes move between file and socket at this end.
     pub io: IoMethod,
     /// Payload of a MODE E block when sending, and unit of store access, bytes. 64 KiB..=64 MiB.
@@ -32,9 +32,9 @@ impl Default for TransferOptions {
     /// The kernel's tuning and congestion control, blocks of 1 MiB, no limit, a minute for a stall.
     fn default() -> Self {
         Self {
-            buffers: Buffers::sized(Sizing::Kernel),
-            drs_interval: Interval::default(),
-            congestion: Congestion::System,
+            buffers: SocketBuffers::sized_by(BufferSizing::Kernel),
+            drs_interval: DrsInterval::default(),
+            congestion: CongestionChoice::System,
             io: IoMethod::Auto,
             block: 1 << 20,
             rate: None,
@@ -63,7 +63,7 @@ pub enum IoMethod {
 
 /// Which congestion control this end's sockets run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Congestion {
+pub enum CongestionChoice {
     /// The system's.
     #[default]
     System,
@@ -74,7 +74,7 @@ pub enum Congestion {
     Named(String),
 }
 
-impl Congestion {
+impl CongestionChoice {
     /// `system`, `auto`, or a name.
     pub fn parse(text: &str) -> Self {
         match text {
@@ -84,7 +84,7 @@ impl Congestion {
         }
     }
 
-    /// The text that [`Congestion::parse`] reads.
+    /// The text that [`CongestionChoice::parse`] reads.
     pub fn name(&self) -> &str {
         match self {
             Self::System => "system",
@@ -94,7 +94,7 @@ impl Congestion {
     }
 
     /// The one that was named.
-    pub fn named(&self) -> Option<&str> {
+    pub fn pinned_name(&self) -> Option<&str> {
         match self {
             Self::Named(name) => Some(name),
             _ => None,

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::lock::locked;
+use crate::locks::lock;
 
 /// Longest run of bytes that may pass at once, as time at the limited rate.
 const BURST: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ impl TokenBucket {
     }
 
     /// Whether at `now` less than half of the burst is left.
-    pub fn is_spent(&self, now: Duration) -> bool {
+    pub fn is_exhausted(&self, now: Duration) -> bool {
         self.full_at.saturating_sub(now) > BURST / 2
     }
 
@@ -57,10 +57,10 @@ impl TokenBucket {
 /// One budget of bytes per second. Transfers that hold clones of it share it: what one leaves, the
 /// others may use.
 #[derive(Debug, Clone)]
-pub struct RateLimit(Arc<Budget>);
+pub struct RateLimit(Arc<RateLimitState>);
 
 #[derive(Debug)]
-struct Budget {
+struct RateLimitState {
     rate: u64,
     begin: Instant,
     bucket: Mutex<TokenBucket>,
@@ -69,7 +69,7 @@ struct Budget {
 impl RateLimit {
     /// A budget of `rate` bytes per second (0 counts as 1).
     pub fn new(rate: u64) -> Self {
-        Self(Arc::new(Budget {
+        Self(Arc::new(RateLimitState {
             rate: rate.max(1),
             begin: Instant::now(),
             bucket: Mutex::new(TokenBucket::new(rate)),
@@ -83,17 +83,17 @@ impl RateLimit {
 
     /// Books `bytes` and returns how long the caller must wait before it moves more.
     pub fn take(&self, bytes: u64) -> Duration {
-        locked(&self.0.bucket).take(self.0.begin.elapsed(), bytes)
+        lock(&self.0.bucket).take(self.0.begin.elapsed(), bytes)
     }
 
     /// Bytes that one step may move so that steps stay well below the burst; at least 1024.
     pub fn step(&self) -> usize {
-        locked(&self.0.bucket).step()
+        lock(&self.0.bucket).step()
     }
 
     /// Whether those that share the budget use all of it now, so that it holds every one of them back.
-    pub fn is_spent(&self) -> bool {
-        locked(&self.0.bucket).is_spent(self.0.begin.elapsed())
+    pub fn is_exhausted(&self) -> bool {
+        lock(&self.0.bucket).is_exhausted(self.0.begin.elapsed())
     }
 }
 
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn a_bucket_is_spent_while_it_is_asked_for_all_that_it_earns() {
         let mut bucket = TokenBucket::new(MB);
-        assert!(!bucket.is_spent(Duration::ZERO));
+        assert!(!bucket.is_exhausted(Duration::ZERO));
         let mut now = Duration::ZERO;
         for _ in 0..20 {
             now += bucket.take(now, 25_000);
         }
-        assert!(bucket.is_spent(now));
-        assert!(!bucket.is_spent(now + Duration::from_millis(80)));
+        assert!(bucket.is_exhausted(now));
+        assert!(!bucket.is_exhausted(now + Duration::from_millis(80)));
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let limit = RateLimit::new(MB);
         let other = limit.clone();
         assert!(limit.take(10 * MB) > Duration::from_secs(9));
-        assert!(other.is_spent());
+        assert!(other.is_exhausted());
         assert!(other.take(MB) > Duration::from_secs(10));
         assert_eq!((other.rate(), RateLimit::new(0).rate()), (MB, 1));
     }

@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use proto::address::same_host;
+use proto::address::is_same_host;
 use rustix::event::PollFlags;
 use socket2::{Socket, TcpKeepalive};
 
-use tune::look::StreamId;
+use tune::sample::StreamId;
 
-use crate::budget::Permit;
+use crate::budget::StreamPermit;
 use crate::error::DataError;
 use crate::handshake;
-use crate::lock::locked;
-use crate::options::Congestion;
-use crate::os::tcp_info::{MemInfo, TcpInfo, mem_info, tcp_info};
+use crate::locks::lock;
+use crate::options::CongestionChoice;
+use crate::os::tcp_info::{SocketMemory, TcpInfo, socket_memory, tcp_info};
 use crate::os::{congestion, sockopt, wake};
-use crate::settings::Settings;
+use crate::settings::TransferSettings;
 use crate::transport::DataTransport;
 
 /// Unsent bytes that may queue in the kernel: bounds memory and keeps progress figures honest
@@ -45,14 +45,14 @@ pub struct StreamSample {
     /// TCP_INFO.
     pub info: TcpInfo,
     /// SO_MEMINFO.
-    pub memory: MemInfo,
+    pub memory: SocketMemory,
 }
 
 /// One data TCP connection. The socket never blocks; waiting is `wire`'s business, so that every
 /// wait can be cancelled. As a descriptor it is for options, looks and waits: bytes go through its
 /// transport.
 #[derive(Debug)]
-pub struct Stream {
+pub struct DataStream {
     id: StreamId,
     transport: DataTransport,
     peer: SocketAddr,
@@ -63,19 +63,23 @@ pub struct Stream {
     /// The congestion control it had before somebody changed it.
     first_congestion: OnceLock<Vec<u8>>,
     /// Lasts as long as the socket, so that connections kept between transfers count.
-    permit: Mutex<Option<Permit>>,
+    permit: Mutex<Option<StreamPermit>>,
 }
 
-impl Stream {
+impl DataStream {
     /// Takes a connected socket. Its handshake, if it has one, is still to come: that is for the thread
     /// that will serve it.
-    pub(crate) fn new(socket: Socket, peer: SocketAddr, settings: &Settings) -> io::Result<Self> {
+    pub(crate) fn new(
+        socket: Socket,
+        peer: SocketAddr,
+        settings: &TransferSettings,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-        bound_unsent(&socket, UNSENT);
-        if settings.options.congestion.named().is_none() {
-            leave_timers_to_long_paths(&socket);
+        limit_unsent(&socket, UNSENT);
+        if settings.options.congestion.pinned_name().is_none() {
+            replace_bbr_on_short_path(&socket);
         }
         handshake::after(&socket, settings.options.buffers)?;
         if let Some(bytes) = settings.options.buffers.receive {
@@ -85,50 +89,50 @@ impl Stream {
         }
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            transport: DataTransport::over(socket, settings),
+            transport: DataTransport::for_transfer(socket, settings),
             peer,
             receive_buffer: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             first_congestion: OnceLock::new(),
-            permit: Mutex::new(Some(Permit::unlimited())),
+            permit: Mutex::new(Some(StreamPermit::unlimited())),
         })
     }
 
     /// The same connection, open by the right of `permit`.
-    pub(crate) fn with_permit(self, permit: Permit) -> Self {
-        self.hold(permit);
+    pub(crate) fn with_permit(self, permit: StreamPermit) -> Self {
+        self.set_permit(permit);
         self
     }
 
     /// Is open by the right of `permit` from now on.
-    pub(crate) fn hold(&self, permit: Permit) {
-        *locked(&self.permit) = Some(permit);
+    pub(crate) fn set_permit(&self, permit: StreamPermit) {
+        *lock(&self.permit) = Some(permit);
     }
 
     /// Gives its permit to another connection, while it has no part in the transfer.
-    pub(crate) fn yield_permit(&self) -> Option<Permit> {
-        locked(&self.permit).take()
+    pub(crate) fn take_permit(&self) -> Option<StreamPermit> {
+        lock(&self.permit).take()
     }
 
     /// Whether it has a permit.
     pub(crate) fn has_permit(&self) -> bool {
-        locked(&self.permit).is_some()
+        lock(&self.permit).is_some()
     }
 
     /// From now on takes no more than can be sent soon.
-    pub(crate) fn take_little(&self) {
-        bound_unsent(self.socket(), UNSENT_AT_LAST);
+    pub(crate) fn limit_unsent_near_end(&self) {
+        limit_unsent(self.socket(), UNSENT_AT_LAST);
     }
 
     /// A kept connection is to be used again, with this congestion control.
-    pub(crate) fn again(&self, congestion: &Congestion) -> Result<(), DataError> {
-        bound_unsent(self.socket(), UNSENT);
+    pub(crate) fn prepare_reuse(&self, congestion: &CongestionChoice) -> Result<(), DataError> {
+        limit_unsent(self.socket(), UNSENT);
         match congestion {
-            Congestion::Auto => Ok(()),
-            Congestion::Named(name) => self
+            CongestionChoice::Auto => Ok(()),
+            CongestionChoice::Named(name) => self
                 .set_congestion(name)
-                .map_err(|e| not_permitted(name, e)),
-            Congestion::System => {
+                .map_err(|e| congestion_error(name, e)),
+            CongestionChoice::System => {
                 let first = self.first_congestion.get();
                 let back = first.map_or(Ok(()), |first| self.socket().set_tcp_congestion(first));
                 if let Err(error) = back {
@@ -153,12 +157,17 @@ impl Stream {
 
     /// The congestion control in force, as the kernel names it.
     pub(crate) fn congestion(&self) -> Option<String> {
-        self.socket().tcp_congestion().ok().map(|name| text(&name))
+        self.socket()
+            .tcp_congestion()
+            .ok()
+            .map(|name| congestion_name(&name))
     }
 
     /// The one that it had before somebody changed it; `None`: nobody did.
     pub(crate) fn first_congestion(&self) -> Option<String> {
-        self.first_congestion.get().map(|name| text(name))
+        self.first_congestion
+            .get()
+            .map(|name| congestion_name(name))
     }
 
     /// A transfer begins to use it, whose peer has acknowledged so much before, bytes.
@@ -166,7 +175,7 @@ impl Stream {
         self.acknowledged_before.store(bytes, Ordering::Relaxed);
     }
 
-    /// See [`Stream::note_acknowledged_before`].
+    /// See [`DataStream::note_acknowledged_before`].
     pub(crate) fn acknowledged_before(&self) -> u64 {
         self.acknowledged_before.load(Ordering::Relaxed)
     }
@@ -185,7 +194,7 @@ impl Stream {
     pub(crate) fn is_local(&self) -> bool {
         let here = self.socket().local_addr().ok().and_then(|a| a.as_socket());
         self.peer.ip().to_canonical().is_loopback()
-            || here.is_some_and(|here| same_host(here.ip(), self.peer.ip()))
+            || here.is_some_and(|here| is_same_host(here.ip(), self.peer.ip()))
     }
 
     /// Sample of it now as the kernel shows it.
@@ -193,12 +202,12 @@ impl Stream {
         Ok(StreamSample {
             stream: self.id,
             info: tcp_info(self.as_fd())?,
-            memory: mem_info(self.as_fd())?,
+            memory: socket_memory(self.as_fd())?,
         })
     }
 
     /// Payload that is there in order and was not read yet, bytes (SIOCINQ, tcp(7)).
-    pub(crate) fn readable(&self) -> io::Result<u64> {
+    pub(crate) fn readable_bytes(&self) -> io::Result<u64> {
         Ok(rustix::io::ioctl_fionread(self)?)
     }
 
@@ -207,7 +216,7 @@ impl Stream {
         self.receive_buffer.store(reported, Ordering::Relaxed);
     }
 
-    /// See [`Stream::note_receive_buffer`]; 0 if it was never changed.
+    /// See [`DataStream::note_receive_buffer`]; 0 if it was never changed.
     pub(crate) fn receive_buffer(&self) -> u64 {
         self.receive_buffer.load(Ordering::Relaxed)
     }
@@ -223,7 +232,7 @@ impl Stream {
     }
 
     /// Whether the peer has not closed or reset the connection.
-    pub(crate) fn alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         matches!(
             wake::wait([(self.as_fd(), closed)], Duration::ZERO),
@@ -233,7 +242,7 @@ impl Stream {
 
     /// Ends the connection with a reset instead of a FIN, at once, and forgets what was queued: in
     /// MODE S a FIN would tell the receiver that the file is whole (RFC 959 §3.4.1).
-    pub(crate) fn break_off(&self) {
+    pub(crate) fn reset(&self) {
         // Disconnecting (connect(2), AF_UNSPEC) resets now; a close would wait for the last owner.
         if let Err(error) = rustix::net::connect_unspec(self.socket()) {
             tracing::debug!(%error, "connection not reset, lingering off instead");
@@ -242,7 +251,7 @@ impl Stream {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for DataStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
     }
@@ -250,45 +259,48 @@ impl AsFd for Stream {
 
 /// Options that act on the handshake, to be set before connect, and again on accepted sockets
 /// whose listener was made before the settings were known.
-pub(crate) fn tune(socket: &Socket, settings: &Settings) -> Result<(), DataError> {
+pub(crate) fn set_handshake_options(
+    socket: &Socket,
+    settings: &TransferSettings,
+) -> Result<(), DataError> {
     handshake::before(socket, settings.options.buffers)?;
-    if let Some(name) = settings.options.congestion.named() {
+    if let Some(name) = settings.options.congestion.pinned_name() {
         socket
             .set_tcp_congestion(name.as_bytes())
-            .map_err(|e| not_permitted(name, e))?;
+            .map_err(|e| congestion_error(name, e))?;
     }
     Ok(())
 }
 
 /// A name as the kernel gives it, without the padding.
-fn text(name: &[u8]) -> String {
+fn congestion_name(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     name.trim_end_matches('\0').to_owned()
 }
 
 /// Bounds what may queue unsent (TCP_NOTSENT_LOWAT), bytes.
-fn bound_unsent(socket: &Socket, bytes: u32) {
+fn limit_unsent(socket: &Socket, bytes: u32) {
     // Older kernels and containers may not know it; it is not needed for correctness.
     if let Err(error) = socket.set_tcp_notsent_lowat(bytes) {
         tracing::debug!(%error, "TCP_NOTSENT_LOWAT not set");
     }
 }
 
-fn not_permitted(name: &str, error: io::Error) -> DataError {
+fn congestion_error(name: &str, error: io::Error) -> DataError {
     let permitted = congestion::settable().join(", ");
     let what = format!("congestion control `{name}` (this system permits {permitted})");
     DataError::setup(what, error)
 }
 
-/// Replaces the system's congestion control where [`tune::congestion`] knows a better one for the
+/// Replaces the system's congestion control where [`set_handshake_options::congestion`] knows a better one for the
 /// round trip of the handshake. What the system refuses stays as it was.
-fn leave_timers_to_long_paths(socket: &Socket) {
+fn replace_bbr_on_short_path(socket: &Socket) {
     let (Ok(in_force), Ok(info)) = (socket.tcp_congestion(), tcp_info(socket.as_fd())) else {
         return;
     };
     let name = String::from_utf8_lossy(&in_force);
     let rtt = Duration::from_micros(info.rtt_us.into());
-    for better in tune::congestion::instead(name.trim_end_matches('\0'), rtt) {
+    for better in tune::congestion::short_path_alternatives(name.trim_end_matches('\0'), rtt) {
         if socket.set_tcp_congestion(better.as_bytes()).is_ok() {
             return;
         }
@@ -302,9 +314,9 @@ mod tests {
     #[test]
     fn an_unknown_congestion_control_is_named_in_the_error() {
         let socket = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        let mut settings = Settings::default();
-        settings.options.congestion = Congestion::Named("warpdrive".into());
-        let error = tune(&socket, &settings).unwrap_err();
+        let mut settings = TransferSettings::default();
+        settings.options.congestion = CongestionChoice::Named("warpdrive".into());
+        let error = set_handshake_options(&socket, &settings).unwrap_err();
         assert!(error.to_string().contains("`warpdrive`"), "{error}");
     }
 }

@@ -9,37 +9,37 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use tune::Evidence;
 use tune::limiter::Role;
-use tune::streams::auto::Verdict;
+use tune::streams::auto::LimiterVerdict;
 
-use crate::control::Control;
+use crate::control::TransferControl;
 use crate::error::DataError;
-use crate::job::Report;
-use crate::lanes::Lanes;
-use crate::lock::{locked, unlocked};
-use crate::os::wake::{self, Wake};
+use crate::job::TransferReport;
+use crate::locks::{into_unlocked, lock};
+use crate::os::wake::{self, WakeEvent};
 use crate::rate::RateLimit;
-use crate::settings::Settings;
-use crate::stall::StallClock;
+use crate::settings::TransferSettings;
+use crate::stall_clock::StallClock;
+use crate::stream_set::StreamSet;
 
 /// Most bytes that one system call moves: large enough to make calls cheap, small enough for
 /// progress figures.
-pub(crate) const STEP: usize = 1 << 20;
+pub(crate) const MAX_STEP: usize = 1 << 20;
 
 /// One transfer while it runs.
 #[derive(Debug)]
-pub(crate) struct Transfer {
-    control: Arc<Control>,
+pub(crate) struct ActiveTransfer {
+    control: Arc<TransferControl>,
     clock: StallClock,
     begin: Instant,
     rate: Option<RateLimit>,
     step: usize,
     moved: AtomicU64,
-    stop: Arc<Wake>,
+    stop: Arc<WakeEvent>,
     stopped: AtomicBool,
     failure: Mutex<Option<DataError>>,
     evidence: Mutex<Evidence>,
     /// How many lanes a sender in MODE E shall have, and has.
-    lanes: Lanes,
+    lanes: StreamSet,
     /// Streams at work now.
     streams: AtomicU64,
     /// Bytes of this transfer that the peers of streams that have left had acknowledged.
@@ -50,15 +50,15 @@ pub(crate) struct Transfer {
     first_connection: Mutex<Option<Instant>>,
 }
 
-impl Transfer {
+impl ActiveTransfer {
     pub(crate) fn new(
         role: Role,
-        settings: &Settings,
-        control: &Arc<Control>,
+        settings: &TransferSettings,
+        control: &Arc<TransferControl>,
     ) -> Result<Self, DataError> {
-        let stop = Wake::new().map_err(|e| DataError::setup("an event descriptor", e))?;
+        let stop = WakeEvent::new().map_err(|e| DataError::setup("an event descriptor", e))?;
         let stop = Arc::new(stop);
-        control.ring_on_cancel(&stop);
+        control.wake_on_cancel(&stop);
         let begin = Instant::now();
         control.note_begin(begin);
         Ok(Self {
@@ -69,14 +69,14 @@ impl Transfer {
                 .options
                 .rate
                 .as_ref()
-                .map_or(STEP, |r| r.step().min(STEP)),
+                .map_or(MAX_STEP, |r| r.step().min(MAX_STEP)),
             rate: settings.options.rate.clone(),
             moved: AtomicU64::new(0),
             stop,
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
-            evidence: Mutex::new(Evidence::of(role)),
-            lanes: Lanes::default(),
+            evidence: Mutex::new(Evidence::for_role(role)),
+            lanes: StreamSet::default(),
             streams: AtomicU64::new(0),
             acknowledged_before: AtomicU64::new(0),
             most_held: AtomicU64::new(0),
@@ -85,7 +85,7 @@ impl Transfer {
         })
     }
 
-    pub(crate) fn control(&self) -> &Control {
+    pub(crate) fn control(&self) -> &TransferControl {
         &self.control
     }
 
@@ -94,7 +94,7 @@ impl Transfer {
     }
 
     /// Ready to read when the transfer is to stop.
-    pub(crate) fn stop_wake(&self) -> &Arc<Wake> {
+    pub(crate) fn stop_wake(&self) -> &Arc<WakeEvent> {
         &self.stop
     }
 
@@ -110,7 +110,7 @@ impl Transfer {
 
     /// [`DataError::Aborted`] when the transfer was cancelled or another stream failed.
     pub(crate) fn check(&self) -> Result<(), DataError> {
-        if self.stopped.load(Ordering::SeqCst) || self.control.cancelled() {
+        if self.stopped.load(Ordering::SeqCst) || self.control.is_cancelled() {
             return Err(DataError::Aborted);
         }
         Ok(())
@@ -118,9 +118,9 @@ impl Transfer {
 
     /// Stops all streams. The first reason given is the transfer's error.
     pub(crate) fn fail(&self, error: DataError) {
-        locked(&self.failure).get_or_insert(error);
+        lock(&self.failure).get_or_insert(error);
         self.stopped.store(true, Ordering::SeqCst);
-        self.stop.ring();
+        self.stop.wake();
     }
 
     /// `n` payload bytes passed the wire.
@@ -139,7 +139,7 @@ impl Transfer {
 
     /// Sleeps at this end's own wish, unless the transfer is to stop.
     fn pause(&self, pause: Duration) -> Result<(), DataError> {
-        let _hold = self.clock.hold();
+        let _hold = self.clock.pause();
         let until = Instant::now() + pause;
         loop {
             self.check()?;
@@ -153,25 +153,25 @@ impl Transfer {
     }
 
     /// A stream joins.
-    pub(crate) fn on_join(&self) {
+    pub(crate) fn on_stream_start(&self) {
         self.note_connection();
         let at_work = self.streams.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut evidence = locked(&self.evidence);
+        let mut evidence = lock(&self.evidence);
         evidence.streams += 1;
-        evidence.streams_most = evidence.streams_most.max(at_work);
+        evidence.peak_streams = evidence.peak_streams.max(at_work);
     }
 
     /// There is a connection. Only the first one is progress: a peer that connects again and again
     /// and sends nothing stalls the transfer.
     pub(crate) fn note_connection(&self) {
-        locked(&self.first_connection).get_or_insert_with(|| {
-            self.clock.touch();
+        lock(&self.first_connection).get_or_insert_with(|| {
+            self.clock.note_progress();
             Instant::now()
         });
     }
 
     /// A stream leaves, whose peer acknowledged so much of this transfer, bytes.
-    pub(crate) fn on_leave(&self, acknowledged: u64) {
+    pub(crate) fn on_stream_end(&self, acknowledged: u64) {
         self.acknowledged_before
             .fetch_add(acknowledged, Ordering::Relaxed);
         self.streams.fetch_sub(1, Ordering::Relaxed);
@@ -187,25 +187,25 @@ impl Transfer {
         self.acknowledged_before.load(Ordering::Relaxed)
     }
 
-    /// See [`Lanes`].
-    pub(crate) fn lanes(&self) -> &Lanes {
+    /// See [`StreamSet`].
+    pub(crate) fn stream_set(&self) -> &StreamSet {
         &self.lanes
     }
 
     /// So many streams were at work, towards the end.
     pub(crate) fn note_streams(&self, streams: usize) {
-        locked(&self.evidence).streams_last = streams as u64;
+        lock(&self.evidence).final_streams = streams as u64;
     }
 
-    /// See [`Transfer::note_streams`]; `None` if nobody did.
+    /// See [`ActiveTransfer::note_streams`]; `None` if nobody did.
     pub(crate) fn streams_last(&self) -> Option<u32> {
-        let last = locked(&self.evidence).streams_last;
+        let last = lock(&self.evidence).final_streams;
         u32::try_from(last).ok().filter(|last| *last > 0)
     }
 
     /// The congestion control that a stream ran at its end.
     pub(crate) fn note_congestion(&self, name: Option<String>) {
-        locked(&self.evidence).congestion = name;
+        lock(&self.evidence).congestion_control = name;
     }
 
     /// All streams' sockets hold `bytes` of memory at this moment.
@@ -215,44 +215,44 @@ impl Transfer {
 
     /// Notes the report's remark on this host's limits.
     pub(crate) fn note_remark(&self, remark: String) {
-        locked(&self.remark).get_or_insert(remark);
+        lock(&self.remark).get_or_insert(remark);
     }
 
     /// Notes the report's verdict on the streams.
-    pub(crate) fn note_verdict(&self, verdict: Verdict) {
-        locked(&self.evidence).verdict = Some(verdict);
+    pub(crate) fn note_verdict(&self, verdict: LimiterVerdict) {
+        lock(&self.evidence).verdict = Some(verdict);
     }
 
     /// Adds what one stream measured.
     pub(crate) fn add_stream(&self, one: &Evidence) {
-        locked(&self.evidence).add_stream(one);
+        lock(&self.evidence).add_stream(one);
     }
 
     /// The transfer's outcome, once all streams have ended with `result`.
     pub(crate) fn finish(
         self,
         result: Result<Option<String>, DataError>,
-    ) -> Result<Report, DataError> {
-        let mut evidence = unlocked(self.evidence);
+    ) -> Result<TransferReport, DataError> {
+        let mut evidence = into_unlocked(self.evidence);
         evidence.bytes = self.moved.into_inner();
         evidence.elapsed =
-            locked(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
-        evidence.memory_bytes = self.most_held.into_inner();
-        if evidence.streams_last == 0 {
+            lock(&self.first_connection).map_or(Duration::ZERO, |first| first.elapsed());
+        evidence.socket_memory_bytes = self.most_held.into_inner();
+        if evidence.final_streams == 0 {
             // Streams that nobody counted: all that there were.
-            evidence.streams_last = evidence.streams_most;
+            evidence.final_streams = evidence.peak_streams;
         }
         self.control.note_evidence(&evidence);
-        match (unlocked(self.failure), result) {
-            (Some(_), _) | (_, Err(_)) if self.control.cancelled() => Err(DataError::Aborted),
+        match (into_unlocked(self.failure), result) {
+            (Some(_), _) | (_, Err(_)) if self.control.is_cancelled() => Err(DataError::Aborted),
             (Some(first), _) => Err(first),
             (None, Err(error)) => Err(error),
-            (None, Ok(digest)) => Ok(Report {
+            (None, Ok(digest)) => Ok(TransferReport {
                 stored: self.control.stored(),
-                digest,
-                shared: false,
+                checksum: digest,
+                shares_blocks: false,
                 evidence,
-                remark: locked(&self.remark).take(),
+                remark: lock(&self.remark).take(),
             }),
         }
     }

@@ -16,18 +16,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use data::channel::{Accept, Channel, ListenOptions};
-use data::job::{Control, Report, Settings};
+use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
+use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::options::{IoMethod, TransferOptions};
-use data::recv::RecvPlan;
+use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::command::Mode;
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::TransferMode;
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
-use proto::sizing::Sizing;
+use proto::sizing::BufferSizing;
+use proto::sizing::SocketBuffers;
 use units::splitmix;
 
 /// Between two rounds of signals, one to every thread.
@@ -89,17 +89,17 @@ fn content() -> Vec<u8> {
     splitmix::bytes(1, LENGTH)
 }
 
-fn settings(mode: Mode, io: IoMethod) -> Settings {
-    Settings {
+fn settings(mode: TransferMode, io: IoMethod) -> TransferSettings {
+    TransferSettings {
         options: TransferOptions {
             io,
             block: 256 << 10,
             ..TransferOptions::default()
         },
         mode,
-        streams: if mode == Mode::Extended { 3 } else { 1 },
-        connect: Duration::from_secs(60),
-        ..Settings::default()
+        streams: if mode == TransferMode::Extended { 3 } else { 1 },
+        connect_timeout: Duration::from_secs(60),
+        ..TransferSettings::default()
     }
 }
 
@@ -107,33 +107,33 @@ fn settings(mode: Mode, io: IoMethod) -> Settings {
 fn pass(
     source: &Arc<dyn Source>,
     sink: &Arc<dyn Sink>,
-    [sender, receiver]: [&Settings; 2],
-) -> [Report; 2] {
-    let mut receiving = Channel::listen(&ListenOptions {
+    [sender, receiver]: [&TransferSettings; 2],
+) -> [TransferReport; 2] {
+    let mut receiving = SessionDataChannel::listen(&ListenOptions {
         ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         ports: None,
-        accept: Accept::Any,
-        buffers: Buffers::sized(receiver.options.buffers.sizing),
+        accept: AllowedPeers::Any,
+        buffers: SocketBuffers::sized_by(receiver.options.buffers.sizing),
     })
     .unwrap();
-    let mut sending = Channel::connect_to(vec![receiving.local_addr().unwrap()], None);
+    let mut sending = SessionDataChannel::connect_to(vec![receiving.local_addr().unwrap()], None);
     let mut ranges = RangeSet::new();
     // A pipe is sent to its end.
     if let Some(length) = source.len().unwrap() {
         ranges.insert(0, length);
     }
     let send = SendPlan { ranges, origin: 0 };
-    let receive = RecvPlan {
+    let receive = ReceivePlan {
         origin: 0,
         stream_start: 0,
         limit: None,
     };
     std::thread::scope(|scope| {
         let sent = scope.spawn(|| {
-            let control = Arc::new(Control::new());
+            let control = Arc::new(TransferControl::new());
             data::send::run(&mut sending, source, &send, sender, &control)
         });
-        let control = Arc::new(Control::new());
+        let control = Arc::new(TransferControl::new());
         let received = data::recv::run(&mut receiving, sink, &receive, receiver, &control);
         [sent.join().unwrap().unwrap(), received.unwrap()]
     })
@@ -146,21 +146,27 @@ fn file_of(bytes: &[u8]) -> File {
 }
 
 /// By these methods of the sender and the receiver.
-fn check(bytes: &[u8], mode: Mode, sender: IoMethod, receiver: IoMethod, sum: Option<Algorithm>) {
+fn check(
+    bytes: &[u8],
+    mode: TransferMode,
+    sender: IoMethod,
+    receiver: IoMethod,
+    sum: Option<ChecksumAlgorithm>,
+) {
     let case = format!("{mode:?} {sender:?} {receiver:?} {sum:?}");
     let stored = tempfile::tempfile().unwrap();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(file_of(bytes), "from").unwrap());
     let to = stored.try_clone().unwrap();
     let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to, "to").unwrap());
-    let ends = [sender, receiver].map(|io| Settings {
-        sum,
+    let ends = [sender, receiver].map(|io| TransferSettings {
+        checksum: sum,
         ..settings(mode, io)
     });
     let [sent, received] = pass(&source, &sink, [&ends[0], &ends[1]]);
     let moved = (sent.evidence.bytes, received.evidence.bytes);
     assert_eq!(moved, (LENGTH as u64, LENGTH as u64), "{case}");
-    assert_eq!(sent.digest, received.digest, "{case}");
-    assert_eq!(sent.digest.is_some(), sum.is_some(), "{case}");
+    assert_eq!(sent.checksum, received.checksum, "{case}");
+    assert_eq!(sent.checksum.is_some(), sum.is_some(), "{case}");
     let mut got = vec![0; LENGTH];
     stored.read_exact_at(&mut got, 0).unwrap();
     assert!(got == bytes, "{case}: bytes differ");
@@ -171,7 +177,7 @@ fn check(bytes: &[u8], mode: Mode, sender: IoMethod, receiver: IoMethod, sum: Op
 fn every_method_moves_every_byte_whatever_signals_come() {
     let bytes = content();
     interrupted(|| {
-        for mode in [Mode::Stream, Mode::Extended] {
+        for mode in [TransferMode::Stream, TransferMode::Extended] {
             for (sender, receiver) in [
                 (IoMethod::Auto, IoMethod::Auto),
                 (IoMethod::Copy, IoMethod::Copy),
@@ -182,7 +188,7 @@ fn every_method_moves_every_byte_whatever_signals_come() {
             ] {
                 check(&bytes, mode, sender, receiver, None);
             }
-            let sum = Some(Algorithm::Md5);
+            let sum = Some(ChecksumAlgorithm::Md5);
             check(&bytes, mode, IoMethod::Zerocopy, IoMethod::Splice, sum);
         }
     });
@@ -192,16 +198,16 @@ fn every_method_moves_every_byte_whatever_signals_come() {
 fn buffers_and_streams_are_sized_whatever_signals_come() {
     let bytes = content();
     interrupted(|| {
-        for sizing in Sizing::ALL {
+        for sizing in BufferSizing::ALL {
             let source: Arc<dyn Source> =
                 Arc::new(FileSource::new(file_of(&bytes), "from").unwrap());
             let stored = tempfile::tempfile().unwrap();
             let to = stored.try_clone().unwrap();
             let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to, "to").unwrap());
-            let mut adapting = Settings {
+            let mut adapting = TransferSettings {
                 adapt: true,
-                most_streams: 6,
-                ..settings(Mode::Extended, IoMethod::Auto)
+                max_streams: 6,
+                ..settings(TransferMode::Extended, IoMethod::Auto)
             };
             adapting.options.buffers.sizing = sizing;
             pass(&source, &sink, [&adapting, &adapting]);
@@ -240,7 +246,7 @@ fn pipes_give_and_take_every_byte_whatever_signals_come() {
             });
             let source: Arc<dyn Source> = Arc::new(FileSource::new(from.into(), "in").unwrap());
             let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to.into(), "out").unwrap());
-            let end = settings(Mode::Stream, IoMethod::Auto);
+            let end = settings(TransferMode::Stream, IoMethod::Auto);
             pass(&source, &sink, [&end, &end]);
             // The reader's end of file.
             drop(sink);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::Result;
 use client::Exit;
 use serde_json::{Value, json};
-use tune::sizing::advice::{Advice, Path, Reach, reach};
-use tune::sizing::caps::Caps;
+use tune::sizing::advice::{PathSpec, ReachableRates, SysctlAdvice, reachable_rates};
+use tune::sizing::host_limits::HostBufferLimits;
 use units::show;
 
 use crate::args::DoctorArgs;
-use crate::output::print;
+use crate::output::print_line;
 
 /// Round trips that are shown when none is given: a campus, a country, an ocean, half the world.
 const ROUND_TRIPS: [Duration; 4] = [
@@ -46,7 +46,7 @@ const SWITCHES: [(&str, &str, &str); 4] = [
 ];
 
 /// A switch that is not as it should be.
-struct Wrong {
+struct WrongSysctl {
     name: &'static str,
     right: &'static str,
     now: String,
@@ -54,33 +54,33 @@ struct Wrong {
 }
 
 /// All that is told.
-struct Findings {
-    caps: Caps,
+struct DoctorFindings {
+    caps: HostBufferLimits,
     congestion: Option<String>,
     available: Option<String>,
     /// Congestion controls that this user may set.
     settable: Vec<String>,
-    wrong: Vec<Wrong>,
-    paths: Vec<(Path, Reach)>,
+    wrong: Vec<WrongSysctl>,
+    paths: Vec<(PathSpec, ReachableRates)>,
 }
 
 /// Looks, and prints what it found.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
-    let caps = data::os::caps::caps();
+    let caps = data::os::caps::host_limits();
     let round_trips = args.rtt.map_or(ROUND_TRIPS.to_vec(), |rtt| vec![rtt]);
     let paths = round_trips.into_iter().map(|rtt| {
-        let path = Path {
+        let path = PathSpec {
             rate_bps: args.rate.as_bits_per_second(),
             rtt,
         };
-        (path, reach(&caps, path))
+        (path, reachable_rates(&caps, path))
     });
-    let findings = Findings {
+    let findings = DoctorFindings {
         caps,
         congestion: setting("tcp_congestion_control"),
         available: setting("tcp_available_congestion_control"),
         settable: data::os::congestion::settable(),
-        wrong: wrong_switches(setting),
+        wrong: find_wrong_sysctls(setting),
         paths: paths.collect(),
     };
     let text = if args.json {
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Exit> {
         findings.text()
     };
     // Nobody may be reading any more.
-    let _ = print(&text);
+    let _ = print_line(&text);
     Ok(Exit::Done)
 }
 
@@ -99,11 +99,11 @@ fn setting(name: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-fn wrong_switches(read: impl Fn(&str) -> Option<String>) -> Vec<Wrong> {
+fn find_wrong_sysctls(read: impl Fn(&str) -> Option<String>) -> Vec<WrongSysctl> {
     let wrong = SWITCHES.iter().filter_map(|&(name, right, cost)| {
         // Timestamps know a second way of being on.
         let now = read(name).filter(|now| now == "0")?;
-        Some(Wrong {
+        Some(WrongSysctl {
             name,
             right,
             now,
@@ -113,7 +113,7 @@ fn wrong_switches(read: impl Fn(&str) -> Option<String>) -> Vec<Wrong> {
     wrong.collect()
 }
 
-impl Findings {
+impl DoctorFindings {
     fn text(&self) -> String {
         let mut lines = self.limits();
         for wrong in &self.wrong {
@@ -152,10 +152,14 @@ impl Findings {
             )
         };
         let mut lines = vec![
-            buffer("Send", caps.send_autotuned, caps.send_settable),
-            buffer("Receive", caps.receive_untouched(), caps.receive_settable),
+            buffer("Send", caps.max_autotuned_send, caps.max_settable_send),
+            buffer(
+                "Receive",
+                caps.max_unset_receive_buffer(),
+                caps.max_settable_receive,
+            ),
         ];
-        if caps.forced {
+        if caps.may_force {
             lines.push("This user may exceed net.core.wmem_max and rmem_max.".to_owned());
         }
         if let (Some(now), Some(all)) = (&self.congestion, &self.available) {
@@ -164,7 +168,7 @@ impl Findings {
                 "Congestion control: {now} (available: {all}; this user may set: {settable})"
             ));
         }
-        if let Some(command) = self.bbr() {
+        if let Some(command) = self.command_to_allow_bbr() {
             lines.push(format!(
                 "{command}: lets `--cc auto` send with bbr over paths that lose without being full"
             ));
@@ -173,7 +177,7 @@ impl Findings {
     }
 
     /// Command that makes bbr settable; `None`: it is.
-    fn bbr(&self) -> Option<String> {
+    fn command_to_allow_bbr(&self) -> Option<String> {
         if self.settable.iter().any(|name| name == "bbr") {
             return None;
         }
@@ -189,7 +193,7 @@ impl Findings {
     }
 
     /// The advice for the longest of the paths: it covers the shorter ones.
-    fn advice(&self) -> &[Advice] {
+    fn advice(&self) -> &[SysctlAdvice] {
         self.paths
             .last()
             .map_or(&[], |(_, reach)| reach.advice.as_slice())
@@ -198,11 +202,11 @@ impl Findings {
     fn json(&self) -> Value {
         let caps = &self.caps;
         json!({
-            "send_buffer": { "autotuned": caps.send_autotuned, "settable": caps.send_settable },
+            "send_buffer": { "autotuned": caps.max_autotuned_send, "settable": caps.max_settable_send },
             "receive_buffer": {
-                "autotuned": caps.receive_untouched(), "settable": caps.receive_settable,
+                "autotuned": caps.max_unset_receive_buffer(), "settable": caps.max_settable_receive,
             },
-            "privileged": caps.forced,
+            "privileged": caps.may_force,
             "congestion_control": self.congestion,
             "available": self.available,
             "settable": self.settable,
@@ -226,36 +230,36 @@ impl Findings {
 mod tests {
     use super::*;
 
-    fn findings(caps: Caps, rtt: u64) -> Findings {
-        let path = Path {
+    fn findings(caps: HostBufferLimits, rtt: u64) -> DoctorFindings {
+        let path = PathSpec {
             rate_bps: 1_000_000_000,
             rtt: Duration::from_millis(rtt),
         };
-        Findings {
+        DoctorFindings {
             caps,
             congestion: Some("cubic".to_owned()),
             available: Some("reno cubic bbr".to_owned()),
             settable: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
             wrong: Vec::new(),
-            paths: vec![(path, reach(&caps, path))],
+            paths: vec![(path, reachable_rates(&caps, path))],
         }
     }
 
     #[test]
     fn a_long_path_names_the_setting_that_binds() {
-        let text = findings(Caps::default(), 200).text();
+        let text = findings(HostBufferLimits::default(), 200).text();
         assert!(
             text.contains("sysctl -w net.ipv4.tcp_wmem=\"4096 16384 "),
             "{text}"
         );
         assert!(text.contains("1.00 Gbit/s at 200 ms: sends "), "{text}");
-        let json = findings(Caps::default(), 200).json();
+        let json = findings(HostBufferLimits::default(), 200).json();
         assert_eq!(json["paths"][0]["advice"][0]["sysctl"], "net.ipv4.tcp_wmem");
     }
 
     #[test]
     fn a_short_path_needs_nothing() {
-        let text = findings(Caps::default(), 1).text();
+        let text = findings(HostBufferLimits::default(), 1).text();
         assert!(
             text.ends_with("no setting of this machine holds it back."),
             "{text}"
@@ -264,12 +268,12 @@ mod tests {
 
     #[test]
     fn what_keeps_bbr_from_being_set_is_told() {
-        let mut findings = findings(Caps::default(), 1);
+        let mut findings = findings(HostBufferLimits::default(), 1);
         assert!(!findings.text().contains("--cc auto"));
         assert_eq!(findings.json()["settable"][2], "bbr");
         findings.settable.pop();
         assert_eq!(
-            findings.bbr().unwrap(),
+            findings.command_to_allow_bbr().unwrap(),
             "sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\""
         );
         findings.available = Some("reno cubic".to_owned());
@@ -279,7 +283,7 @@ mod tests {
                 .contains("modprobe tcp_bbr: lets `--cc auto`")
         );
         findings.available = None;
-        assert_eq!(findings.bbr(), None);
+        assert_eq!(findings.command_to_allow_bbr(), None);
     }
 
     #[test]
@@ -290,7 +294,7 @@ mod tests {
             "tcp_window_scaling" => None,
             _ => Some("1".to_owned()),
         };
-        let names: Vec<_> = wrong_switches(read).iter().map(|w| w.name).collect();
+        let names: Vec<_> = find_wrong_sysctls(read).iter().map(|w| w.name).collect();
         assert_eq!(names, ["tcp_sack"]);
     }
 }

@@ -9,7 +9,7 @@ use lab::experiment::RunRequest;
 use lab::net::{NetReport, NetRequest};
 
 use crate::args::lab::{LabVerb, NetArgs, ReportArgs, RunArgs, TraceArgs};
-use crate::output::{print, say};
+use crate::output::{print_line, print_to_stderr};
 
 /// The exit code of a run whose network could not keep up, though its command succeeded.
 const INVALID: u8 = 9;
@@ -36,8 +36,10 @@ pub(crate) fn run(verb: LabVerb) -> u8 {
         LabVerb::Trace(args) => trace(&args),
     };
     done.unwrap_or_else(|error| {
-        say(&format!("longhaul lab: {error}"));
-        let as_a_shell = starts.then(|| lab::net::start_code(&error)).flatten();
+        print_to_stderr(&format!("longhaul lab: {error}"));
+        let as_a_shell = starts
+            .then(|| lab::net::start_failure_code(&error))
+            .flatten();
         as_a_shell.unwrap_or_else(|| exit_code(&error))
     })
 }
@@ -58,13 +60,13 @@ fn net(args: &NetArgs) -> Result<u8, LabError> {
     let outcome = lab::net::run(NetRequest {
         topology: args.topology()?,
         command: args.command.clone(),
-        wait: args.wait.then_some(tell_wait as fn(&str)),
+        wait: args.wait.then_some(report_lab_wait as fn(&str)),
     })?;
     if let (Some(file), Some(path)) = (report_file, &args.report) {
         save(file, path, &outcome.report)?;
     }
     if !args.quiet || !outcome.report.invalid.is_empty() {
-        say(outcome.report.to_text().trim_end());
+        print_to_stderr(outcome.report.to_text().trim_end());
     }
     Ok(match outcome.code {
         0 if !outcome.report.invalid.is_empty() => INVALID,
@@ -73,8 +75,8 @@ fn net(args: &NetArgs) -> Result<u8, LabError> {
 }
 
 /// Says that another lab is waited for.
-pub(crate) fn tell_wait(holder: &str) {
-    say(&format!(
+pub(crate) fn report_lab_wait(holder: &str) {
+    print_to_stderr(&format!(
         "longhaul: waiting for another lab to end ({holder})"
     ));
 }
@@ -100,7 +102,7 @@ fn list(json: bool) -> Result<u8, LabError> {
         } else {
             format!("{:width$}  {}", e.name, e.title)
         };
-        told(print(&line))?;
+        check_printed(print_line(&line))?;
     }
     Ok(0)
 }
@@ -111,12 +113,12 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
         return all(args, &request);
     }
     if args.dry_run {
-        told(print(&lab::experiment::plan(&request)?.to_text()))?;
+        check_printed(print_line(&lab::experiment::plan(&request)?.to_text()))?;
         return Ok(0);
     }
-    let saved = lab::experiment::run(&request, &mut |line| say(line))?;
-    told(print(&saved.json.display().to_string()))?;
-    told(print(&saved.csv.display().to_string()))?;
+    let saved = lab::experiment::run(&request, &mut |line| print_to_stderr(line))?;
+    check_printed(print_line(&saved.json.display().to_string()))?;
+    check_printed(print_line(&saved.csv.display().to_string()))?;
     Ok(0)
 }
 
@@ -125,20 +127,20 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
 fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
     if args.dry_run {
         let planned = lab::experiment::plan_all(request, args.budget)?;
-        told(print(planned.to_text().trim_end()))?;
+        check_printed(print_line(planned.to_text().trim_end()))?;
         return Ok(0);
     }
-    let done = lab::experiment::run_all(request, args.budget, &mut |line| say(line))?;
+    let done = lab::experiment::run_all(request, args.budget, &mut |line| print_to_stderr(line))?;
     for saved in &done.saved {
-        told(print(&saved.json.display().to_string()))?;
+        check_printed(print_line(&saved.json.display().to_string()))?;
     }
     for name in &done.not_begun {
-        say(&format!(
+        print_to_stderr(&format!(
             "longhaul lab: {name} was not begun: the time is used up"
         ));
     }
     if done.spoiled > 0 {
-        say(&format!(
+        print_to_stderr(&format!(
             "longhaul lab: {} cells have only INVALID runs",
             done.spoiled
         ));
@@ -153,23 +155,23 @@ fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
 fn report(args: &ReportArgs) -> Result<u8, LabError> {
     let written = lab::report::write(&args.results, &args.out)?;
     for skipped in &written.skipped {
-        say(&format!("longhaul lab report: {skipped}"));
+        print_to_stderr(&format!("longhaul lab report: {skipped}"));
     }
-    told(print(&written.page.display().to_string()))?;
+    check_printed(print_line(&written.page.display().to_string()))?;
     Ok(0)
 }
 
 fn trace(args: &TraceArgs) -> Result<u8, LabError> {
-    let trace = sim::trace::shipped(&args.name).ok_or_else(|| {
+    let trace = sim::trace::built_in_trace(&args.name).ok_or_else(|| {
         LabError::Usage(format!(
             "there is no trace '{}'; there are drsftp-path and drsftp-wan",
             args.name
         ))
     })?;
-    told(print(trace.to_csv().trim_end()))?;
+    check_printed(print_line(trace.to_csv().trim_end()))?;
     Ok(0)
 }
 
-fn told(result: std::io::Result<()>) -> Result<(), LabError> {
+fn check_printed(result: std::io::Result<()>) -> Result<(), LabError> {
     result.map_err(|e| LabError::system("cannot write to standard output", e))
 }

@@ -17,23 +17,26 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use client::{Exit, Failure};
+use client::{CopyFailure, Exit};
 
 use args::{Cli, CpArgs, LogFormat, ServeArgs, Verb};
-use output::log::{Form, LogWriter};
-use output::{Style, say};
+use output::log::{LogEscaping, LogWriter};
+use output::{OutputStyle, print_to_stderr};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     // clap exits with 2 on a usage error, which is the contract's code for it.
     let code = run(Cli::parse().verb).unwrap_or_else(|error| {
-        say(&format!("longhaul: {}", in_one_line(&error)));
+        print_to_stderr(&format!("longhaul: {}", error_in_one_line(&error)));
         Exit::Local as u8
     });
     ExitCode::from(code)
 }
 
 /// An error with its causes, each said once: some name their cause in their own text.
-fn in_one_line(error: &anyhow::Error) -> String {
+fn error_in_one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if line.contains(&cause) {
@@ -60,36 +63,40 @@ fn run(verb: Verb) -> Result<u8> {
         Verb::Help(args) => help::help(&args.verb).map(|()| Exit::Done),
         Verb::Man(args) => help::man(&args.verb).map(|()| Exit::Done),
         Verb::Completions { shell } => help::completions(shell).map(|()| Exit::Done),
-        Verb::Ls(args) => ask(remote::ls(&args)),
-        Verb::Stat(args) => ask(remote::stat(&args)),
-        Verb::Rm(args) => ask(remote::rm(&args)),
-        Verb::Mkdir(args) => ask(remote::mkdir(&args)),
-        Verb::Mv(args) => ask(remote::mv(&args)),
-        Verb::Cksum(args) => ask(remote::cksum(&args)),
+        Verb::Ls(args) => run_remote_verb(remote::ls(&args)),
+        Verb::Stat(args) => run_remote_verb(remote::stat(&args)),
+        Verb::Rm(args) => run_remote_verb(remote::rm(&args)),
+        Verb::Mkdir(args) => run_remote_verb(remote::mkdir(&args)),
+        Verb::Mv(args) => run_remote_verb(remote::mv(&args)),
+        Verb::Cksum(args) => run_remote_verb(remote::cksum(&args)),
     }?;
     Ok(exit as u8)
 }
 
 fn copy(args: &CpArgs) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
-    let (sources, destination) = args.ends();
+    let (sources, destination) = args.sources_and_destination();
     if args.json && destination == "-" {
-        say("longhaul: --json and the destination - both want standard output; use one of them");
+        print_to_stderr(
+            "longhaul: --json and the destination - both want standard output; use one of them",
+        );
         return Ok(Exit::Usage);
     }
     let style = match (args.json, args.quiet) {
-        (true, _) => Style::Json,
-        (false, true) => Style::Quiet,
-        (false, false) => Style::People,
+        (true, _) => OutputStyle::Json,
+        (false, true) => OutputStyle::Quiet,
+        (false, false) => OutputStyle::Human,
     };
     let options = args.options();
-    let observer = output::observer(style);
+    let observer = output::observer_for(style);
     let copy = client::copy(sources, destination, &options, observer);
     let Some(summary) = until_interrupted(copy)? else {
-        say("longhaul: interrupted; what arrived is kept, `--resume` goes on from there");
+        print_to_stderr(
+            "longhaul: interrupted; what arrived is kept, `--resume` goes on from there",
+        );
         return Ok(Exit::Interrupted);
     };
-    output::finish(style, &summary, args.why);
+    output::print_summary(style, &summary, args.why);
     Ok(summary.exit)
 }
 
@@ -98,7 +105,7 @@ fn serve(args: ServeArgs) -> Result<Exit> {
     let config = match args.config() {
         Ok(config) => config,
         Err(error) => {
-            say(&format!("longhaul serve: {error}"));
+            print_to_stderr(&format!("longhaul serve: {error}"));
             return Ok(Exit::Usage);
         }
     };
@@ -111,11 +118,11 @@ fn serve(args: ServeArgs) -> Result<Exit> {
         let shutdown = server::Shutdown::on_signals().context("cannot watch for signals")?;
         let ready = |address| {
             // Nobody may be reading; the server runs all the same.
-            let _ = output::print(&format!("listening on {address}"));
+            let _ = output::print_line(&format!("listening on {address}"));
         };
-        let reloads = server::Reloads::on_hangup(move || args.config())
+        let reloads = server::ReloadRequests::on_hangup(move || args.config())
             .context("cannot watch for signals")?;
-        server::serve_reloading(config, ready, shutdown, reloads)
+        server::serve_with_reloads(config, ready, shutdown, reloads)
             .await
             // Its text names the cause already; a chain would say it twice.
             .map_err(|error| anyhow::anyhow!("{error}"))
@@ -125,16 +132,16 @@ fn serve(args: ServeArgs) -> Result<Exit> {
 }
 
 /// Runs a single-file verb; its failure is one line and an exit code.
-fn ask(verb: impl Future<Output = Result<(), Failure>>) -> Result<Exit> {
+fn run_remote_verb(verb: impl Future<Output = Result<(), CopyFailure>>) -> Result<Exit> {
     log_to_stderr(LogFormat::Text, "error");
     let ended = until_interrupted(verb)?;
-    if let Some(trouble) = client::ignored_netrc() {
-        say(&format!("longhaul: warning: {trouble}"));
+    if let Some(trouble) = client::netrc_warning() {
+        print_to_stderr(&format!("longhaul: warning: {trouble}"));
     }
     Ok(match ended {
         Some(Ok(())) => Exit::Done,
         Some(Err(failure)) => {
-            say(&format!("longhaul: {}", failure.message));
+            print_to_stderr(&format!("longhaul: {}", failure.message));
             failure.exit
         }
         None => Exit::Interrupted,
@@ -163,22 +170,25 @@ fn until_interrupted<T>(future: impl Future<Output = T>) -> Result<Option<T>> {
 
 /// Messages on standard error; `RUST_LOG` overrides the level.
 fn log_to_stderr(format: LogFormat, level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    let filter = std::env::var("RUST_LOG")
+        .ok()
+        .and_then(|wanted| wanted.parse::<Targets>().ok())
+        .or_else(|| level.parse().ok())
+        .unwrap_or_default();
     let form = match format {
-        LogFormat::Text => Form::Text,
-        LogFormat::Json => Form::Json,
+        LogFormat::Text => LogEscaping::Text,
+        LogFormat::Json => LogEscaping::Json,
     };
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_target(false)
         // Colours are escape sequences, which the writer lets none through of.
         .with_ansi(false)
         .with_writer(move || LogWriter::new(form, std::io::stderr()));
     // Only the first call in a process wins; there is only one.
     let _ = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => builder.finish().with(filter).try_init(),
+        LogFormat::Json => builder.json().finish().with(filter).try_init(),
     };
 }
 
@@ -190,8 +200,11 @@ mod tests {
     fn a_cause_that_was_named_is_not_said_again() {
         let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
         let told = anyhow::Error::new(missing()).context(format!("cannot read u: {}", missing()));
-        assert_eq!(in_one_line(&told), "cannot read u: entity not found");
+        assert_eq!(error_in_one_line(&told), "cannot read u: entity not found");
         let untold = anyhow::Error::new(missing()).context("cannot read u");
-        assert_eq!(in_one_line(&untold), "cannot read u: entity not found");
+        assert_eq!(
+            error_in_one_line(&untold),
+            "cannot read u: entity not found"
+        );
     }
 }

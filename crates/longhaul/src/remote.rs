@@ -3,17 +3,17 @@
 use std::io;
 use std::ops::ControlFlow;
 
-use client::{Exit, Failure, RemoteEntry};
-use proto::listing::Kind;
+use client::{CopyFailure, Exit, RemoteEntry};
+use proto::listing::EntryKind;
 use serde_json::json;
 
 use crate::args::{CksumArgs, LsArgs, MkdirArgs, MvArgs, RmArgs, StatArgs};
-use crate::output::{print_json, print_listed};
+use crate::output::{print_json, print_listing_line};
 
 /// Entries that `ls` sorts; more come as the server tells them, or memory would not be bounded.
 const SORTED: usize = 16_384;
 
-pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
+pub(crate) async fn ls(args: &LsArgs) -> Result<(), CopyFailure> {
     let mut held = Vec::new();
     let mut sorts = true;
     let mut printed = Ok(());
@@ -34,7 +34,7 @@ pub(crate) async fn ls(args: &LsArgs) -> Result<(), Failure> {
         }
     };
     client::list_each(&args.url, &args.common.options(), &mut visit).await?;
-    shown(printed.and_then(|()| print_sorted(args, held)))
+    ignore_broken_pipe(printed.and_then(|()| print_sorted(args, held)))
 }
 
 fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> io::Result<()> {
@@ -46,16 +46,16 @@ fn print_sorted(args: &LsArgs, mut entries: Vec<RemoteEntry>) -> io::Result<()> 
 
 fn print_entry(args: &LsArgs, entry: &RemoteEntry) -> io::Result<()> {
     match (args.json, args.long) {
-        (true, _) => print_json(&as_json(entry)),
-        (false, true) => print_listed(&long_line(entry)),
-        (false, false) => print_listed(&entry.name),
+        (true, _) => print_json(&entry_to_json(entry)),
+        (false, true) => print_listing_line(&long_line(entry)),
+        (false, false) => print_listing_line(&entry.name),
     }
 }
 
 /// A reader that has had enough is no failure; a disk that takes no more is one.
-fn shown(printed: io::Result<()>) -> Result<(), Failure> {
+fn ignore_broken_pipe(printed: io::Result<()>) -> Result<(), CopyFailure> {
     match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CopyFailure::new(
             Exit::Local,
             format!("standard output: {error}"),
         )),
@@ -63,49 +63,49 @@ fn shown(printed: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-pub(crate) async fn stat(args: &StatArgs) -> Result<(), Failure> {
+pub(crate) async fn stat(args: &StatArgs) -> Result<(), CopyFailure> {
     let entry = client::stat(&args.url, &args.common.options()).await?;
-    shown(if args.json {
-        print_json(&as_json(&entry))
+    ignore_broken_pipe(if args.json {
+        print_json(&entry_to_json(&entry))
     } else {
-        print_listed(&long_line(&entry))
+        print_listing_line(&long_line(&entry))
     })
 }
 
-pub(crate) async fn rm(args: &RmArgs) -> Result<(), Failure> {
+pub(crate) async fn rm(args: &RmArgs) -> Result<(), CopyFailure> {
     for url in &args.urls {
         client::remove(url, args.recursive, &args.common.options()).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), Failure> {
+pub(crate) async fn mkdir(args: &MkdirArgs) -> Result<(), CopyFailure> {
     client::make_dir(&args.url, args.parents, &args.common.options()).await
 }
 
-pub(crate) async fn mv(args: &MvArgs) -> Result<(), Failure> {
+pub(crate) async fn mv(args: &MvArgs) -> Result<(), CopyFailure> {
     client::rename(&args.from, &args.to, &args.common.options()).await
 }
 
-pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), Failure> {
+pub(crate) async fn cksum(args: &CksumArgs) -> Result<(), CopyFailure> {
     for url in &args.urls {
         let options = args.common.options();
         let sum = client::checksum(url, args.algorithm, args.offset, args.length, &options).await?;
         let named = client::location::Location::parse(url)?.display();
-        let printed = print_listed(format!("{sum}  {named}").as_bytes());
+        let printed = print_listing_line(format!("{sum}  {named}").as_bytes());
         if printed.is_err() {
-            return shown(printed);
+            return ignore_broken_pipe(printed);
         }
     }
     Ok(())
 }
 
-fn kind(entry: &RemoteEntry) -> &'static str {
+fn entry_type(entry: &RemoteEntry) -> &'static str {
     match entry.kind {
-        Kind::File => "file",
-        Kind::Dir | Kind::CurrentDir | Kind::ParentDir => "dir",
-        Kind::SymLink => "link",
-        Kind::Other => "other",
+        EntryKind::File => "file",
+        EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir => "dir",
+        EntryKind::SymLink => "link",
+        EntryKind::Other => "other",
     }
 }
 
@@ -114,7 +114,7 @@ fn long_line(entry: &RemoteEntry) -> Vec<u8> {
     let time = entry
         .modified
         .map_or_else(|| "-".into(), proto::timestamp::Timestamp::format);
-    let mut line = format!("{:5} {size:>15} {time:14} ", kind(entry)).into_bytes();
+    let mut line = format!("{:5} {size:>15} {time:14} ", entry_type(entry)).into_bytes();
     line.extend_from_slice(&entry.name);
     if let Some(target) = &entry.link_target {
         line.extend_from_slice(b" -> ");
@@ -123,10 +123,10 @@ fn long_line(entry: &RemoteEntry) -> Vec<u8> {
     line
 }
 
-fn as_json(entry: &RemoteEntry) -> serde_json::Value {
+fn entry_to_json(entry: &RemoteEntry) -> serde_json::Value {
     json!({
         "name": String::from_utf8_lossy(&entry.name),
-        "type": kind(entry),
+        "type": entry_type(entry),
         "size": entry.size,
         "modified": entry.modified.map(proto::timestamp::Timestamp::format),
         "mode": entry.mode.map(|m| format!("{m:04o}")),

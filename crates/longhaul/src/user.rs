@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use proto::path::VPath;
-use proto::server::Rights;
-use server::users::{self, Account};
+use proto::server::AccountRights;
+use server::users::{self, UserAccount};
 
 use crate::args::{UserArgs, UserVerb};
-use crate::output::{print, say};
+use crate::output::{print_line, print_to_stderr};
 
 /// Passwords shorter than this are refused.
 const MIN_PASSWORD: usize = 8;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
             password_stdin,
             name,
         } => {
-            let rights = Rights {
+            let rights = AccountRights {
                 write: !read_only,
                 third_party: !no_third_party,
             };
@@ -43,7 +43,7 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
             }
             let replaced = users::add(
                 &users,
-                &Account {
+                &UserAccount {
                     name: name.clone(),
                     root,
                     rights,
@@ -52,7 +52,7 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
                 password.as_bytes(),
             )?;
             let what = if replaced { "replaced" } else { "added" };
-            say(&format!("{what} {name} in {}", users.display()));
+            print_to_stderr(&format!("{what} {name} in {}", users.display()));
             Ok(())
         }
         UserVerb::List { users } => list(&users),
@@ -60,7 +60,7 @@ pub(crate) fn run(args: UserArgs) -> Result<()> {
             if !users::remove(&users, &name)? {
                 bail!("{} has no user {name}", users.display());
             }
-            say(&format!("removed {name} from {}", users.display()));
+            print_to_stderr(&format!("removed {name} from {}", users.display()));
             Ok(())
         }
     }
@@ -77,7 +77,7 @@ fn list(path: &Path) -> Result<()> {
         let root = account
             .root
             .map_or_else(|| "(server's root)".into(), |r| r.display().to_string());
-        if print(&format!(
+        if print_line(&format!(
             "{}\t{rights}\t{root}\t{}",
             account.name, account.home
         ))

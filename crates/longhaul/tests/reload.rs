@@ -27,14 +27,14 @@ fn longhaul(arguments: &[&str]) -> Command {
 }
 
 /// A server with a settings file and a users file.
-struct Server {
+struct ReloadableServer {
     place: TempDir,
     child: Child,
     address: SocketAddr,
     said: Receiver<String>,
 }
 
-impl Server {
+impl ReloadableServer {
     /// `settings` go to the settings file.
     fn start(settings: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
@@ -65,13 +65,13 @@ impl Server {
         self.place.path().join(name)
     }
 
-    fn hang_up(&self) {
+    fn send_sighup(&self) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::HUP).unwrap();
     }
 
     /// The next message with `text` in it, and all before it.
-    fn says(&self, text: &str) -> Vec<String> {
+    fn wait_for_message(&self, text: &str) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             let line = self.said.recv_timeout(PATIENCE).unwrap();
@@ -84,34 +84,34 @@ impl Server {
     }
 
     /// A control connection that was greeted.
-    fn connect(&self) -> Control {
+    fn connect(&self) -> TestControlConnection {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut control = Control(BufReader::new(stream));
-        control.next("220");
+        let mut control = TestControlConnection(BufReader::new(stream));
+        control.expect_reply("220");
         control
     }
 
     /// Logs in; the code of the answer.
-    fn log_in(&self, user: &str, password: &str) -> (Control, String) {
+    fn log_in(&self, user: &str, password: &str) -> (TestControlConnection, String) {
         let mut control = self.connect();
-        control.ask(&format!("USER {user}"), "331");
+        control.expect_reply_to(&format!("USER {user}"), "331");
         control.send(&format!("PASS {password}"));
         let answer = control.reply();
         (control, answer[..3].to_owned())
     }
 }
 
-impl Drop for Server {
+impl Drop for ReloadableServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-struct Control(BufReader<TcpStream>);
+struct TestControlConnection(BufReader<TcpStream>);
 
-impl Control {
+impl TestControlConnection {
     fn send(&mut self, line: &str) {
         let bytes = format!("{line}\r\n");
         self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
@@ -126,19 +126,19 @@ impl Control {
         line.trim_end().to_owned()
     }
 
-    fn next(&mut self, code: &str) -> String {
+    fn expect_reply(&mut self, code: &str) -> String {
         let reply = self.reply();
         assert!(reply.starts_with(code), "{reply}");
         reply
     }
 
-    fn ask(&mut self, line: &str, code: &str) -> String {
+    fn expect_reply_to(&mut self, line: &str, code: &str) -> String {
         self.send(line);
-        self.next(code)
+        self.expect_reply(code)
     }
 
     fn passive(&mut self) -> TcpStream {
-        let reply = self.ask("EPSV", "229");
+        let reply = self.expect_reply_to("EPSV", "229");
         let port = reply.split('|').nth(3).unwrap().parse().unwrap();
         TcpStream::connect(("127.0.0.1", port)).unwrap()
     }
@@ -177,34 +177,34 @@ fn user(place: &TempDir, verb: &str, name: &str) {
 
 #[test]
 fn sighup_takes_new_users_and_leaves_a_transfer_alone() {
-    let server = Server::start("anonymous = \"ro\"\n");
+    let server = ReloadableServer::start("anonymous = \"ro\"\n");
     let (mut ann, code) = server.log_in("ann", "secret-ann");
     assert_eq!(code, "230");
-    ann.ask("TYPE I", "200");
+    ann.expect_reply_to("TYPE I", "200");
     let mut data = ann.passive();
-    ann.ask("STOR up", "150");
+    ann.expect_reply_to("STOR up", "150");
     data.write_all(b"before ").unwrap();
     user(&server.place, "add", "bob");
     user(&server.place, "remove", "ann");
     std::fs::write(server.path("settings.toml"), "").unwrap();
-    server.hang_up();
-    server.says("settings and users reloaded");
+    server.send_sighup();
+    server.wait_for_message("settings and users reloaded");
     assert_eq!(server.log_in("bob", "secret-bob").1, "230");
     assert_eq!(server.log_in("ann", "secret-ann").1, "530");
     assert_eq!(server.log_in("anonymous", "x@").1, "530", "ro no more");
     data.write_all(b"and after").unwrap();
     drop(data);
-    ann.next("226");
+    ann.expect_reply("226");
     let stored = std::fs::read(server.path("root/up")).unwrap();
     assert_eq!(stored, b"before and after");
 }
 
 #[test]
 fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
-    let server = Server::start("anonymous = \"ro\"\n");
+    let server = ReloadableServer::start("anonymous = \"ro\"\n");
     std::fs::write(server.path("settings.toml"), "\nanonimous = \"rw\"\n").unwrap();
-    server.hang_up();
-    let said = server.says("reload refused");
+    server.send_sighup();
+    let said = server.wait_for_message("reload refused");
     let line = said.last().unwrap();
     for part in ["line 2", "anonimous", "is \\\"anonymous\\\" meant"] {
         assert!(line.contains(part), "{line}");
@@ -212,28 +212,29 @@ fn sighup_with_a_wrong_file_keeps_the_settings_and_says_so_in_one_line() {
     assert_eq!(server.log_in("anonymous", "x@").1, "230");
     // The next one is taken: what was refused said nothing more.
     std::fs::write(server.path("settings.toml"), "anonymous = \"rw\"\n").unwrap();
-    server.hang_up();
-    let said = server.says("settings and users reloaded");
+    server.send_sighup();
+    let said = server.wait_for_message("settings and users reloaded");
     assert!(!said.iter().any(|line| line.contains("ERROR")), "{said:?}");
 }
 
 #[test]
 fn sighup_names_what_only_a_restart_changes() {
-    let server = Server::start("");
+    let server = ReloadableServer::start("");
     let log = server.path("transfers");
     let settings = format!(
         "transfer-log = {:?}\nmax-sessions = 1\n",
         log.to_str().unwrap()
     );
     std::fs::write(server.path("settings.toml"), settings).unwrap();
-    server.hang_up();
-    let said = server.says("settings and users reloaded");
+    server.send_sighup();
+    let said = server.wait_for_message("settings and users reloaded");
     let named = |line: &&String| line.contains("transfer-log") && line.contains("restart");
     assert_eq!(said.iter().filter(named).count(), 1, "{said:?}");
     assert!(!log.exists());
     let _only = server.connect();
-    let mut turned_away = Control(BufReader::new(TcpStream::connect(server.address).unwrap()));
-    turned_away.next("421");
+    let mut turned_away =
+        TestControlConnection(BufReader::new(TcpStream::connect(server.address).unwrap()));
+    turned_away.expect_reply("421");
 }
 
 fn serve(arguments: &[&str]) -> Output {
@@ -275,11 +276,11 @@ fn a_wrong_file_is_told_once_and_in_one_line() {
 
 #[test]
 fn a_refused_login_leaves_a_bounded_line_without_the_password() {
-    let server = Server::start("");
+    let server = ReloadableServer::start("");
     let long = format!("eve\u{202e}\u{1b}[2J{}", "x".repeat(500));
     for (user, reason) in [(long.as_str(), "unknown user"), ("ann", "wrong password")] {
         assert_eq!(server.log_in(user, "hush-hush").1, "530");
-        let said = server.says("login refused");
+        let said = server.wait_for_message("login refused");
         let line = said.last().unwrap();
         assert!(
             line.contains(reason) && line.contains("127.0.0.1"),

@@ -12,14 +12,14 @@ use crate::stripes::{MAX_STRIPES, StripeAddresses};
 
 /// Address family as numbered by RFC 2428 §2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum AddressFamily {
     /// Protocol number 1.
     V4,
     /// Protocol number 2.
     V6,
 }
 
-impl Family {
+impl AddressFamily {
     /// The protocol number of RFC 2428 §2.
     pub const fn number(self) -> u8 {
         match self {
@@ -31,13 +31,13 @@ impl Family {
     /// Reads a protocol number.
     ///
     /// # Errors
-    /// [`AddressError::Protocol`] for a number other than 1 and 2, [`AddressError::Malformed`] for
+    /// [`AddressError::UnsupportedProtocol`] for a number other than 1 and 2, [`AddressError::Malformed`] for
     /// anything that is not a number.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         match text {
             "1" => Ok(Self::V4),
             "2" => Ok(Self::V6),
-            _ if is_digits(text) => Err(AddressError::Protocol),
+            _ if is_digits(text) => Err(AddressError::UnsupportedProtocol),
             _ => Err(AddressError::Malformed),
         }
     }
@@ -51,7 +51,7 @@ pub enum AddressError {
     Malformed,
     /// EPRT or EPSV with a protocol other than 1 or 2 (reply 522).
     #[error("network protocol not supported, use (1,2)")]
-    Protocol,
+    UnsupportedProtocol,
 }
 
 /// Where a passive server listens, as a client learns it.
@@ -70,7 +70,7 @@ pub fn parse_port(text: &str) -> Result<SocketAddr, AddressError> {
     for byte in &mut bytes {
         *byte = items
             .next()
-            .and_then(parse_byte)
+            .and_then(parse_decimal_byte)
             .ok_or(AddressError::Malformed)?;
     }
     if items.next().is_some() {
@@ -86,7 +86,7 @@ pub fn parse_port(text: &str) -> Result<SocketAddr, AddressError> {
 
 /// Reads `|1|127.0.0.1|port|`; the first character is the delimiter (RFC 2428 §2).
 pub fn parse_eprt(text: &str) -> Result<SocketAddr, AddressError> {
-    let address = parse_delimited(text.trim_matches(' '))?;
+    let address = parse_delimited_address(text.trim_matches(' '))?;
     let ip = address.ip.ok_or(AddressError::Malformed)?;
     Ok((ip, address.port).into())
 }
@@ -121,7 +121,11 @@ pub fn format_port(addr: SocketAddr) -> Option<String> {
 /// Writes `|1|127.0.0.1|port|` or `|2|::1|port|`.
 pub fn format_eprt(addr: SocketAddr) -> String {
     let ip = addr.ip().to_canonical();
-    let family = if ip.is_ipv4() { Family::V4 } else { Family::V6 };
+    let family = if ip.is_ipv4() {
+        AddressFamily::V4
+    } else {
+        AddressFamily::V6
+    };
     format!("|{}|{ip}|{}|", family.number(), addr.port())
 }
 
@@ -143,7 +147,7 @@ pub fn find_in_227(text: &str) -> Result<PassiveAddress, AddressError> {
 pub fn find_in_229(text: &str) -> Result<PassiveAddress, AddressError> {
     let (_, after) = text.split_once('(').ok_or(AddressError::Malformed)?;
     let (inside, _) = after.split_once(')').ok_or(AddressError::Malformed)?;
-    parse_delimited(inside)
+    parse_delimited_address(inside)
 }
 
 /// Reads the inner lines of a SPAS reply (229 or 129 multi-line), plain or `|` form.
@@ -162,7 +166,7 @@ pub fn parse_spas_lines<'a>(
                 port: addr.port(),
             }
         } else {
-            parse_delimited(line)?
+            parse_delimited_address(line)?
         });
     }
     if stripes.is_empty() {
@@ -172,7 +176,7 @@ pub fn parse_spas_lines<'a>(
 }
 
 /// Reads `|family|address|port|`, family and address possibly empty.
-fn parse_delimited(text: &str) -> Result<PassiveAddress, AddressError> {
+fn parse_delimited_address(text: &str) -> Result<PassiveAddress, AddressError> {
     let delimiter = text
         .chars()
         .next()
@@ -184,12 +188,12 @@ fn parse_delimited(text: &str) -> Result<PassiveAddress, AddressError> {
     };
     let family = match family {
         "" => None,
-        number => Some(Family::parse(number)?),
+        number => Some(AddressFamily::parse(number)?),
     };
     let ip = match (family, host) {
         (_, "") => None,
-        (Some(Family::V4), host) => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
-        (Some(Family::V6), host) => host.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        (Some(AddressFamily::V4), host) => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+        (Some(AddressFamily::V6), host) => host.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         (None, host) => host.parse().ok(),
     };
     if ip.is_none() && !host.is_empty() {
@@ -206,7 +210,7 @@ fn parse_delimited(text: &str) -> Result<PassiveAddress, AddressError> {
     })
 }
 
-fn parse_byte(text: &str) -> Option<u8> {
+fn parse_decimal_byte(text: &str) -> Option<u8> {
     is_digits(text).then(|| text.parse().ok()).flatten()
 }
 
@@ -217,12 +221,12 @@ fn is_digits(text: &str) -> bool {
 
 /// Whether two addresses are the same host: an IPv4 peer of an IPv6 socket shows up as
 /// `::ffff:a.b.c.d`, and 127.0.0.1 and ::1 are this host in two families.
-pub fn same_host(a: IpAddr, b: IpAddr) -> bool {
+pub fn is_same_host(a: IpAddr, b: IpAddr) -> bool {
     let (a, b) = (a.to_canonical(), b.to_canonical());
-    a == b || (is_localhost(a) && is_localhost(b))
+    a == b || (is_localhost_address(a) && is_localhost_address(b))
 }
 
-fn is_localhost(ip: IpAddr) -> bool {
+fn is_localhost_address(ip: IpAddr) -> bool {
     ip == IpAddr::V4(Ipv4Addr::LOCALHOST) || ip == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }
 
@@ -263,7 +267,10 @@ mod tests {
         assert_eq!(parse_eprt("|1|127.0.0.1|99|"), Ok(socket("127.0.0.1:99")));
         assert_eq!(parse_eprt("|2|::1|99|"), Ok(socket("[::1]:99")));
         assert_eq!(parse_eprt("!2!::1!99!"), Ok(socket("[::1]:99")));
-        assert_eq!(parse_eprt("|3|::1|99|"), Err(AddressError::Protocol));
+        assert_eq!(
+            parse_eprt("|3|::1|99|"),
+            Err(AddressError::UnsupportedProtocol)
+        );
         for text in [
             "",
             "|",
@@ -382,7 +389,7 @@ mod tests {
 
     #[test]
     fn mapped_and_loopback_addresses_are_the_same_host() {
-        let same = |a: &str, b: &str| same_host(a.parse().unwrap(), b.parse().unwrap());
+        let same = |a: &str, b: &str| is_same_host(a.parse().unwrap(), b.parse().unwrap());
         assert!(same("127.0.0.1", "::ffff:127.0.0.1"));
         assert!(same("::ffff:10.0.0.1", "10.0.0.1"));
         assert!(!same("127.0.0.1", "127.0.0.2"));

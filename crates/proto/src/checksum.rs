@@ -2,7 +2,7 @@
 
 /// A checksum algorithm that longhaul can compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Algorithm {
+pub enum ChecksumAlgorithm {
     /// Adler-32 (RFC 1950), 8 hex digits.
     Adler32,
     /// CRC-32 (IEEE 802.3), 8 hex digits.
@@ -21,7 +21,7 @@ pub enum Algorithm {
     Blake3,
 }
 
-impl Algorithm {
+impl ChecksumAlgorithm {
     /// All algorithms, cheapest first by measured cost per byte; verification picks the first that
     /// both ends have.
     pub const CHEAPEST_FIRST: [Self; 8] = [
@@ -70,7 +70,7 @@ impl Algorithm {
 
     /// Whether the sums of two neighbouring pieces give the sum of the whole, so that blocks may
     /// be summed in any order of arrival.
-    pub const fn combines(self) -> bool {
+    pub const fn is_combinable(self) -> bool {
         matches!(self, Self::Adler32 | Self::Crc32 | Self::Crc32c)
     }
 
@@ -78,7 +78,7 @@ impl Algorithm {
     /// sums without leading zeros now and then: those are restored.
     pub fn parse_hex(self, text: &str) -> Option<String> {
         let width = self.hex_len();
-        let shortest = if self.combines() { 1 } else { width };
+        let shortest = if self.is_combinable() { 1 } else { width };
         let fits = (shortest..=width).contains(&text.len());
         let hex = text.bytes().all(|b| b.is_ascii_hexdigit());
         (fits && hex).then(|| format!("{:0>width$}", text.to_ascii_lowercase()))

@@ -1,15 +1,15 @@
 //! Announcement of a server: the FEAT reply (RFC 2389 §3) as a client uses it.
 
-use crate::checksum::Algorithm;
+use crate::checksum::ChecksumAlgorithm;
 use crate::reply::Reply;
-use crate::sizing::{self, Sizing};
+use crate::sizing::{self, BufferSizing};
 use crate::streams;
 
 /// A server's announced abilities. Default: a plain RFC 959 server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Features {
+pub struct ServerFeatures {
     /// FEAT was answered with 211.
-    pub known: bool,
+    pub feat_answered: bool,
     /// `SIZE`
     pub size: bool,
     /// `MDTM`
@@ -36,54 +36,54 @@ pub struct Features {
     pub dcau: bool,
     /// `SBUF`
     pub sbuf: bool,
-    /// `PASV AllowDelayed`
+    /// `PASV AllowDelayedPassive`
     pub delayed_passive: bool,
     /// `MLSR`
     pub mlsr: bool,
     /// Algorithms of the `CKSM` (globus, longhaul) or `CKSUM` (dCache) line.
-    pub checksums: Vec<Algorithm>,
+    pub checksum_algorithms: Vec<ChecksumAlgorithm>,
     /// Algorithms that the server sums while it stores when told `OPTS STOR Checksum=ALG;`
     /// (longhaul's ` CKSM.STOR` line), so that the CKSM that follows costs nothing.
-    pub stor_checksum: bool,
+    pub store_checksum: bool,
     /// The non-standard `XCRC` (CRC-32), `XMD5`, `XSHA1`, `XSHA256` verbs of plain FTP servers.
-    pub x_checksums: Vec<Algorithm>,
+    pub x_checksum_algorithms: Vec<ChecksumAlgorithm>,
     /// Values that `OPTS DRS` takes (longhaul's ` DRS auto;kernel;drs1;drs;` line).
-    pub drs: Vec<Sizing>,
+    pub buffer_sizings: Vec<BufferSizing>,
     /// The server changes the number of its data connections while it sends, within `Parallelism`
-    /// (`Streams` of longhaul's ` TUNE Streams;Congestion;` line).
-    pub tune: bool,
-    /// The server runs the congestion control that `OPTS TUNE` names (`Congestion` of that line).
-    pub tune_congestion: bool,
+    /// (`Streams` of longhaul's ` TUNE Streams;CongestionControl;` line).
+    pub tunes_streams: bool,
+    /// The server runs the congestion control that `OPTS TUNE` names (`CongestionControl` of that line).
+    pub takes_congestion_control: bool,
     /// `SITE DATAPEER` names the one other host of data connections (longhaul's ` DATAPEER` line).
     pub data_peer: bool,
     /// All lines, trimmed.
     pub lines: Vec<String>,
 }
 
-impl Features {
+impl ServerFeatures {
     /// Reads a FEAT reply; anything but 211 gives the default.
     pub fn from_reply(reply: &Reply) -> Self {
         let mut features = Self::default();
         if reply.code != 211 {
             return features;
         }
-        features.known = true;
+        features.feat_answered = true;
         // The first and the last line are words for people.
         let inner = reply.lines.len().saturating_sub(1);
         for line in reply.lines.iter().take(inner).skip(1) {
             let line = String::from_utf8_lossy(line).trim().to_owned();
-            features.note(&line);
+            features.record_line(&line);
             features.lines.push(line);
         }
         features
     }
 
     /// Whether `OPTS DRS` takes this policy.
-    pub fn offers(&self, sizing: Sizing) -> bool {
-        self.drs.contains(&sizing)
+    pub fn offers_buffer_sizing(&self, sizing: BufferSizing) -> bool {
+        self.buffer_sizings.contains(&sizing)
     }
 
-    fn note(&mut self, line: &str) {
+    fn record_line(&mut self, line: &str) {
         let (name, parameters) = line.split_once(' ').unwrap_or((line, ""));
         let parameters = parameters.to_ascii_uppercase();
         match name.to_ascii_uppercase().as_str() {
@@ -102,38 +102,38 @@ impl Features {
             "DCAU" => self.dcau = true,
             "SBUF" => self.sbuf = true,
             "PASV" if parameters.contains("ALLOWDELAYED") => self.delayed_passive = true,
-            "CKSM" | "CKSUM" => self.checksums = algorithms(&parameters),
-            "CKSM.STOR" => self.stor_checksum = true,
+            "CKSM" | "CKSUM" => self.checksum_algorithms = parse_algorithms(&parameters),
+            "CKSM.STOR" => self.store_checksum = true,
             "TUNE" => {
-                let has = |name: &str| streams::names(&parameters, name);
-                self.tune = has(streams::STREAMS);
-                self.tune_congestion = has(streams::CONGESTION);
+                let has = |name: &str| streams::tune_line_names(&parameters, name);
+                self.tunes_streams = has(streams::STREAMS);
+                self.takes_congestion_control = has(streams::CONGESTION);
             }
             "DATAPEER" => self.data_peer = true,
-            "DRS" => self.drs = sizing::parse_names(&parameters),
-            "XCRC" => self.note_x(Algorithm::Crc32),
-            "XMD5" => self.note_x(Algorithm::Md5),
-            "XSHA" | "XSHA1" => self.note_x(Algorithm::Sha1),
-            "XSHA256" => self.note_x(Algorithm::Sha256),
-            "XSHA512" => self.note_x(Algorithm::Sha512),
+            "DRS" => self.buffer_sizings = sizing::parse_names(&parameters),
+            "XCRC" => self.record_x_checksum(ChecksumAlgorithm::Crc32),
+            "XMD5" => self.record_x_checksum(ChecksumAlgorithm::Md5),
+            "XSHA" | "XSHA1" => self.record_x_checksum(ChecksumAlgorithm::Sha1),
+            "XSHA256" => self.record_x_checksum(ChecksumAlgorithm::Sha256),
+            "XSHA512" => self.record_x_checksum(ChecksumAlgorithm::Sha512),
             _ => {}
         }
     }
 
-    fn note_x(&mut self, algorithm: Algorithm) {
-        if !self.x_checksums.contains(&algorithm) {
-            self.x_checksums.push(algorithm);
+    fn record_x_checksum(&mut self, algorithm: ChecksumAlgorithm) {
+        if !self.x_checksum_algorithms.contains(&algorithm) {
+            self.x_checksum_algorithms.push(algorithm);
         }
     }
 }
 
 /// `MD5:10;ADLER32:10;` (the number is the server's preference) or `md5,adler32`. Names that are
 /// not known are left out, and so is a name's second mention.
-fn algorithms(parameters: &str) -> Vec<Algorithm> {
+fn parse_algorithms(parameters: &str) -> Vec<ChecksumAlgorithm> {
     let mut known = Vec::new();
     for item in parameters.split([';', ',', ' ']) {
         let name = item.split(':').next().unwrap_or(item);
-        if let Some(algorithm) = Algorithm::parse(name)
+        if let Some(algorithm) = ChecksumAlgorithm::parse(name)
             && !known.contains(&algorithm)
         {
             known.push(algorithm);
@@ -146,9 +146,14 @@ fn algorithms(parameters: &str) -> Vec<Algorithm> {
 mod tests {
     use super::*;
 
-    fn features(lines: &[&str]) -> Features {
+    fn features(lines: &[&str]) -> ServerFeatures {
         let inner = lines.iter().map(|l| l.as_bytes().to_vec()).collect();
-        Features::from_reply(&Reply::data(211, "Extensions supported", inner, "End."))
+        ServerFeatures::from_reply(&Reply::with_inner_lines(
+            211,
+            "Extensions supported",
+            inner,
+            "End.",
+        ))
     }
 
     #[test]
@@ -167,17 +172,17 @@ mod tests {
             "REST STREAM",
             "PASV AllowDelayed;",
         ]);
-        assert!(f.known && f.mlsr && f.dcau && f.parallel && f.size && f.mlst);
+        assert!(f.feat_answered && f.mlsr && f.dcau && f.parallel && f.size && f.mlst);
         assert!(f.eret && f.esto && f.spas && f.rest_stream && f.delayed_passive);
-        assert!(!f.sbuf && !f.stor_checksum && !f.utf8 && !f.epsv);
+        assert!(!f.sbuf && !f.store_checksum && !f.utf8 && !f.epsv);
         assert_eq!(
-            f.checksums,
+            f.checksum_algorithms,
             [
-                Algorithm::Md5,
-                Algorithm::Adler32,
-                Algorithm::Sha1,
-                Algorithm::Sha256,
-                Algorithm::Sha512
+                ChecksumAlgorithm::Md5,
+                ChecksumAlgorithm::Adler32,
+                ChecksumAlgorithm::Sha1,
+                ChecksumAlgorithm::Sha256,
+                ChecksumAlgorithm::Sha512
             ]
         );
         assert_eq!(f.lines.len(), 12);
@@ -191,24 +196,33 @@ mod tests {
         ]);
         assert!(f.utf8 && f.epsv && f.mfmt);
         assert!(!f.delayed_passive && !f.rest_stream);
-        assert_eq!(f.x_checksums, [Algorithm::Crc32, Algorithm::Sha1]);
+        assert_eq!(
+            f.x_checksum_algorithms,
+            [ChecksumAlgorithm::Crc32, ChecksumAlgorithm::Sha1]
+        );
     }
 
     #[test]
     fn reads_the_list_forms_of_checksums() {
         let f = features(&["CKSUM md5,ADLER32,whirlpool,MD5", "CKSM.STOR"]);
-        assert_eq!(f.checksums, [Algorithm::Md5, Algorithm::Adler32]);
-        assert!(f.stor_checksum);
+        assert_eq!(
+            f.checksum_algorithms,
+            [ChecksumAlgorithm::Md5, ChecksumAlgorithm::Adler32]
+        );
+        assert!(f.store_checksum);
     }
 
     #[test]
     fn reads_the_policies_of_right_sizing() {
         let f = features(&["DRS auto;kernel;drs1;drs;"]);
-        assert_eq!(f.drs, Sizing::ALL);
+        assert_eq!(f.buffer_sizings, BufferSizing::ALL);
         let f = features(&["drs DRS;drs2;;Auto"]);
-        assert_eq!(f.drs, [Sizing::Drs, Sizing::Auto]);
-        assert!(f.offers(Sizing::Drs) && !f.offers(Sizing::Drs1));
-        assert!(features(&["DRS", "XDRS auto"]).drs.is_empty());
+        assert_eq!(f.buffer_sizings, [BufferSizing::Drs, BufferSizing::Auto]);
+        assert!(
+            f.offers_buffer_sizing(BufferSizing::Drs)
+                && !f.offers_buffer_sizing(BufferSizing::Drs1)
+        );
+        assert!(features(&["DRS", "XDRS auto"]).buffer_sizings.is_empty());
     }
 
     #[test]
@@ -221,17 +235,21 @@ mod tests {
             ("TUNE StreamsAndMore;", false, false),
         ] {
             let f = features(&[line]);
-            assert_eq!((f.tune, f.tune_congestion), (streams, congestion), "{line}");
+            assert_eq!(
+                (f.tunes_streams, f.takes_congestion_control),
+                (streams, congestion),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn a_refusal_or_an_empty_list_announces_nothing() {
         assert_eq!(
-            Features::from_reply(&Reply::new(500, "SIZE")),
-            Features::default()
+            ServerFeatures::from_reply(&Reply::new(500, "SIZE")),
+            ServerFeatures::default()
         );
-        let one_line = Features::from_reply(&Reply::new(211, "SIZE"));
-        assert!(one_line.known && !one_line.size);
+        let one_line = ServerFeatures::from_reply(&Reply::new(211, "SIZE"));
+        assert!(one_line.feat_answered && !one_line.size);
     }
 }

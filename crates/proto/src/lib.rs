@@ -19,7 +19,7 @@ pub mod http;
 pub mod line;
 pub mod listing;
 pub mod marker;
-pub mod pace;
+pub mod message_rate;
 pub mod path;
 pub mod pattern;
 pub mod printable;

@@ -66,24 +66,24 @@ impl LineReader {
     /// Takes bytes as they come off the wire and appends the events they complete to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<LineEvent>) {
         for &byte in bytes {
-            self.telnet = self.step(byte, out);
+            self.telnet = self.on_byte(byte, out);
         }
     }
 
     /// Whether bytes were taken behind the end of the last line.
-    pub fn is_amidst(&self) -> bool {
+    pub fn has_partial_line(&self) -> bool {
         !self.line.is_empty() || self.too_long || self.telnet != TelnetState::Data
     }
 
-    fn step(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
+    fn on_byte(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
         match self.telnet {
-            TelnetState::Data => self.data(byte, out),
+            TelnetState::Data => self.on_data_byte(byte, out),
             TelnetState::Cr(n) => self.after_cr(n, byte, out),
             TelnetState::Iac => self.after_iac(byte, out),
             TelnetState::Option => TelnetState::Data,
             // An end of line also ends a subnegotiation: FTP has none, and a stray IAC SB must
             // not swallow the commands after it.
-            TelnetState::Subnegotiation if byte == b'\n' => self.data(byte, out),
+            TelnetState::Subnegotiation if byte == b'\n' => self.on_data_byte(byte, out),
             TelnetState::Subnegotiation if byte == IAC => TelnetState::SubnegotiationIac,
             TelnetState::Subnegotiation => TelnetState::Subnegotiation,
             TelnetState::SubnegotiationIac if byte == SE => TelnetState::Data,
@@ -91,7 +91,7 @@ impl LineReader {
         }
     }
 
-    fn data(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
+    fn on_data_byte(&mut self, byte: u8, out: &mut Vec<LineEvent>) -> TelnetState {
         match byte {
             b'\n' => self.end_line(out),
             b'\r' => return TelnetState::Cr(1),
@@ -119,7 +119,7 @@ impl LineReader {
                 if byte == 0 {
                     TelnetState::Data
                 } else {
-                    self.data(byte, out)
+                    self.on_data_byte(byte, out)
                 }
             }
         }
@@ -140,7 +140,7 @@ impl LineReader {
                 if !self.line.is_empty() {
                     self.push(IAC);
                 }
-                self.data(byte, out)
+                self.on_data_byte(byte, out)
             }
         }
     }
@@ -242,7 +242,7 @@ mod tests {
         let amidst = |bytes: &[u8]| {
             let mut reader = LineReader::new(16);
             reader.feed(bytes, &mut Vec::new());
-            reader.is_amidst()
+            reader.has_partial_line()
         };
         for bytes in [
             &b"NOOP\r\nU"[..],

@@ -3,9 +3,9 @@
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
 
-/// `112-Perf Marker`: how far one stripe is.
+/// `112-PerformanceMarker Marker`: how far one stripe is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PerfMarker {
+pub struct PerformanceMarker {
     /// Seconds since 1970, one decimal on the wire.
     pub timestamp: f64,
     /// From 0, in SPAS order.
@@ -19,7 +19,7 @@ pub struct PerfMarker {
 /// Most ranges written into one 111 reply.
 const RANGES_PER_REPLY: usize = 1_000;
 
-impl PerfMarker {
+impl PerformanceMarker {
     /// To a reply, in the exact shape of the globus server (two spaces after `Timestamp:`).
     pub fn to_reply(self) -> Reply {
         let inner = vec![
@@ -28,7 +28,7 @@ impl PerfMarker {
             format!("Stripe Bytes Transferred: {}", self.stripe_bytes).into_bytes(),
             format!("Total Stripe Count: {}", self.stripe_count).into_bytes(),
         ];
-        Reply::data(112, "Perf Marker", inner, "End.")
+        Reply::with_inner_lines(112, "Perf Marker", inner, "End.")
     }
 
     /// From a 112 reply; `None` if fields are missing or not numbers.
@@ -50,7 +50,7 @@ impl PerfMarker {
 
 /// `111 Range Marker a-b,c-d`: ranges written since the previous marker. Long sets are cut into
 /// several replies of at most 1 000 ranges; an empty set gives none.
-pub fn range_replies(new: &RangeSet) -> Vec<Reply> {
+pub fn range_marker_replies(new: &RangeSet) -> Vec<Reply> {
     let ranges: Vec<_> = new.iter().collect();
     ranges
         .chunks(RANGES_PER_REPLY)
@@ -65,7 +65,7 @@ pub fn range_replies(new: &RangeSet) -> Vec<Reply> {
 }
 
 /// The ranges of a 111 reply.
-pub fn parse_range_reply(reply: &Reply) -> Option<RangeSet> {
+pub fn parse_range_marker(reply: &Reply) -> Option<RangeSet> {
     const HEAD: &str = "Range Marker";
     if reply.code != 111 {
         return None;
@@ -79,16 +79,16 @@ pub fn parse_range_reply(reply: &Reply) -> Option<RangeSet> {
 }
 
 /// `113-Status Marker` of a running checksum. `timestamp` in seconds since 1970.
-pub fn checksum_reply(timestamp: f64, bytes: u64) -> Reply {
+pub fn checksum_marker_reply(timestamp: f64, bytes: u64) -> Reply {
     let inner = vec![
         format!("Timestamp: {timestamp:.1}").into_bytes(),
         format!("Bytes Processed: {bytes}").into_bytes(),
     ];
-    Reply::data(113, "Status Marker", inner, "End.")
+    Reply::with_inner_lines(113, "Status Marker", inner, "End.")
 }
 
 /// Bytes processed, from a 113 reply.
-pub fn parse_checksum_reply(reply: &Reply) -> Option<u64> {
+pub fn parse_checksum_marker(reply: &Reply) -> Option<u64> {
     if reply.code != 113 {
         return None;
     }
@@ -121,7 +121,7 @@ fn seconds(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    const MARKER: PerfMarker = PerfMarker {
+    const MARKER: PerformanceMarker = PerformanceMarker {
         timestamp: 1_795_162_933.7,
         stripe_index: 0,
         stripe_bytes: 3_000_000,
@@ -137,7 +137,10 @@ mod tests {
             "112-Perf Marker\r\n Timestamp:  1795162933.7\r\n Stripe Index: 0\r\n \
              Stripe Bytes Transferred: 3000000\r\n Total Stripe Count: 1\r\n112 End.\r\n"
         );
-        assert_eq!(PerfMarker::from_reply(&MARKER.to_reply()), Some(MARKER));
+        assert_eq!(
+            PerformanceMarker::from_reply(&MARKER.to_reply()),
+            Some(MARKER)
+        );
     }
 
     #[test]
@@ -152,13 +155,13 @@ mod tests {
         ] {
             let mut reply = MARKER.to_reply();
             reply.lines[line] = text.as_bytes().to_vec();
-            assert_eq!(PerfMarker::from_reply(&reply), None, "{text}");
+            assert_eq!(PerformanceMarker::from_reply(&reply), None, "{text}");
         }
         let other = Reply {
             code: 113,
             ..MARKER.to_reply()
         };
-        assert_eq!(PerfMarker::from_reply(&other), None);
+        assert_eq!(PerformanceMarker::from_reply(&other), None);
     }
 
     #[test]
@@ -167,20 +170,20 @@ mod tests {
         for n in 0..2_500 {
             set.insert(n * 10, n * 10 + 5);
         }
-        let replies = range_replies(&set);
+        let replies = range_marker_replies(&set);
         assert_eq!(replies.len(), 3);
         let mut back = RangeSet::new();
         for reply in &replies {
-            back.extend(&parse_range_reply(reply).unwrap());
+            back.extend(&parse_range_marker(reply).unwrap());
         }
         assert_eq!(back, set);
-        assert!(range_replies(&RangeSet::new()).is_empty());
+        assert!(range_marker_replies(&RangeSet::new()).is_empty());
     }
 
     #[test]
     fn a_range_marker_reads_as_written_by_the_globus_server() {
         let reply = Reply::new(111, "Range Marker 0-1000,2000-3000");
-        let set = parse_range_reply(&reply).unwrap();
+        let set = parse_range_marker(&reply).unwrap();
         assert_eq!(set.to_string(), "0-1000,2000-3000");
         for text in [
             "Range Marker",
@@ -189,15 +192,15 @@ mod tests {
             "",
             "Ränge Märke 0-1",
         ] {
-            assert_eq!(parse_range_reply(&Reply::new(111, text)), None, "{text}");
+            assert_eq!(parse_range_marker(&Reply::new(111, text)), None, "{text}");
         }
     }
 
     #[test]
     fn checksum_progress_is_read_back() {
-        let reply = checksum_reply(1_795_164_872.0, 369_623_040);
+        let reply = checksum_marker_reply(1_795_164_872.0, 369_623_040);
         assert_eq!(reply.lines[1], b" Timestamp: 1795164872.0");
-        assert_eq!(parse_checksum_reply(&reply), Some(369_623_040));
-        assert_eq!(parse_checksum_reply(&Reply::new(113, "x")), None);
+        assert_eq!(parse_checksum_marker(&reply), Some(369_623_040));
+        assert_eq!(parse_checksum_marker(&Reply::new(113, "x")), None);
     }
 }

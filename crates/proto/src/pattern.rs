@@ -4,36 +4,36 @@
 /// next character literally. As in a shell a leading `.` is matched only by a literal `.`. An unclosed `[`
 /// is literal. A character is one of UTF-8 (RFC 2640), or a byte that is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
-    items: Vec<Item>,
+pub struct GlobPattern {
+    items: Vec<PatternItem>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Item {
-    Literal(Letter),
-    AnyOne,
-    AnyRun,
+enum PatternItem {
+    Literal(PatternChar),
+    AnyChar,
+    AnyString,
     Class {
         negated: bool,
-        ranges: Vec<(Letter, Letter)>,
+        ranges: Vec<(PatternChar, PatternChar)>,
     },
 }
 
 /// One character of a name or pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Letter {
+enum PatternChar {
     Char(char),
     /// A byte that is not UTF-8.
     Byte(u8),
 }
 
-const DOT: Letter = Letter::Char('.');
+const DOT: PatternChar = PatternChar::Char('.');
 
-impl Item {
-    fn matches(&self, letter: Letter) -> bool {
+impl PatternItem {
+    fn matches(&self, letter: PatternChar) -> bool {
         match self {
             Self::Literal(literal) => *literal == letter,
-            Self::AnyOne | Self::AnyRun => true,
+            Self::AnyChar | Self::AnyString => true,
             Self::Class { negated, ranges } => {
                 ranges
                     .iter()
@@ -49,33 +49,33 @@ pub fn has_wildcard(name: &[u8]) -> bool {
     name.iter().any(|b| b"*?[".contains(b))
 }
 
-impl Pattern {
+impl GlobPattern {
     /// Reads a pattern; every byte string is one.
     pub fn new(text: &[u8]) -> Self {
         let mut items = Vec::new();
         let mut rest = text;
-        while let Some((letter, tail)) = first(rest) {
+        while let Some((letter, tail)) = split_first_char(rest) {
             rest = tail;
             let item = match letter {
-                Letter::Char('*') => Item::AnyRun,
-                Letter::Char('?') => Item::AnyOne,
-                Letter::Char('\\') => match first(tail) {
+                PatternChar::Char('*') => PatternItem::AnyString,
+                PatternChar::Char('?') => PatternItem::AnyChar,
+                PatternChar::Char('\\') => match split_first_char(tail) {
                     Some((literal, after)) => {
                         rest = after;
-                        Item::Literal(literal)
+                        PatternItem::Literal(literal)
                     }
-                    None => Item::Literal(letter),
+                    None => PatternItem::Literal(letter),
                 },
-                Letter::Char('[') => match class(tail) {
+                PatternChar::Char('[') => match parse_class(tail) {
                     Some((item, after)) => {
                         rest = after;
                         item
                     }
-                    None => Item::Literal(letter),
+                    None => PatternItem::Literal(letter),
                 },
-                other => Item::Literal(other),
+                other => PatternItem::Literal(other),
             };
-            if item != Item::AnyRun || items.last() != Some(&Item::AnyRun) {
+            if item != PatternItem::AnyString || items.last() != Some(&PatternItem::AnyString) {
                 items.push(item);
             }
         }
@@ -85,14 +85,14 @@ impl Pattern {
     /// Whether the whole name matches. Takes at most `name` times pattern length steps: only the
     /// last `*` is ever tried again.
     pub fn matches(&self, name: &[u8]) -> bool {
-        if name.first() == Some(&b'.') && self.items.first() != Some(&Item::Literal(DOT)) {
+        if name.first() == Some(&b'.') && self.items.first() != Some(&PatternItem::Literal(DOT)) {
             return false;
         }
         let (mut rest, mut item) = (name, 0);
         let mut retry: Option<(&[u8], usize)> = None;
-        while let Some((letter, tail)) = first(rest) {
+        while let Some((letter, tail)) = split_first_char(rest) {
             match self.items.get(item) {
-                Some(Item::AnyRun) => {
+                Some(PatternItem::AnyString) => {
                     retry = Some((rest, item + 1));
                     item += 1;
                 }
@@ -104,43 +104,45 @@ impl Pattern {
                     let Some((from, after)) = retry else {
                         return false;
                     };
-                    let from = first(from).map_or(from, |(_, shorter)| shorter);
+                    let from = split_first_char(from).map_or(from, |(_, shorter)| shorter);
                     retry = Some((from, after));
                     (rest, item) = (from, after);
                 }
             }
         }
-        self.items[item..].iter().all(|rest| *rest == Item::AnyRun)
+        self.items[item..]
+            .iter()
+            .all(|rest| *rest == PatternItem::AnyString)
     }
 }
 
 /// The first character, and the text after it; `None` at the end.
-fn first(text: &[u8]) -> Option<(Letter, &[u8])> {
+fn split_first_char(text: &[u8]) -> Option<(PatternChar, &[u8])> {
     let (&byte, tail) = text.split_first()?;
     if byte.is_ascii() {
-        return Some((Letter::Char(char::from(byte)), tail));
+        return Some((PatternChar::Char(char::from(byte)), tail));
     }
     let chunk = text[..text.len().min(4)].utf8_chunks().next()?;
     Some(match chunk.valid().chars().next() {
-        Some(char) => (Letter::Char(char), &text[char.len_utf8()..]),
-        None => (Letter::Byte(byte), tail),
+        Some(char) => (PatternChar::Char(char), &text[char.len_utf8()..]),
+        None => (PatternChar::Byte(byte), tail),
     })
 }
 
 /// Reads a class after its `[`; a `]` that stands first is a member.
-fn class(text: &[u8]) -> Option<(Item, &[u8])> {
+fn parse_class(text: &[u8]) -> Option<(PatternItem, &[u8])> {
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let body = &text[usize::from(negated)..];
     let close = 1 + body.iter().skip(1).position(|&b| b == b']')?;
     let mut ranges = Vec::new();
     let mut members = &body[..close];
-    while let Some((low, tail)) = first(members) {
-        let range = tail.strip_prefix(b"-").and_then(first);
+    while let Some((low, tail)) = split_first_char(members) {
+        let range = tail.strip_prefix(b"-").and_then(split_first_char);
         let (high, after) = range.unwrap_or((low, tail));
         ranges.push((low, high));
         members = after;
     }
-    Some((Item::Class { negated, ranges }, &body[close + 1..]))
+    Some((PatternItem::Class { negated, ranges }, &body[close + 1..]))
 }
 
 #[cfg(test)]
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
 
     fn matches(pattern: &str, name: &str) -> bool {
-        Pattern::new(pattern.as_bytes()).matches(name.as_bytes())
+        GlobPattern::new(pattern.as_bytes()).matches(name.as_bytes())
     }
 
     #[test]
@@ -170,9 +172,9 @@ mod tests {
     fn a_character_is_one_of_utf8_or_a_byte_that_is_not() {
         assert!(matches("caf?", "café") && matches("caf[è-ê]", "café"));
         assert!(!matches("caf?", "cafés") && !matches("caf[!é]", "café"));
-        assert!(Pattern::new(b"?\xff[\xfe]").matches(b"\xfd\xff\xfe"));
-        assert!(!Pattern::new(b"?").matches(b"\xc3\xc3"), "two bytes");
-        assert!(Pattern::new(b"*\xa9").matches(b"\xa9\xa9"));
+        assert!(GlobPattern::new(b"?\xff[\xfe]").matches(b"\xfd\xff\xfe"));
+        assert!(!GlobPattern::new(b"?").matches(b"\xc3\xc3"), "two bytes");
+        assert!(GlobPattern::new(b"*\xa9").matches(b"\xa9\xa9"));
     }
 
     #[test]
@@ -188,13 +190,16 @@ mod tests {
     }
 
     /// The obvious definition.
-    fn model(items: &[Item], name: &[u8]) -> bool {
-        let hit = |one: &Item, rest| {
-            first(name).is_some_and(|(letter, tail)| one.matches(letter) && model(rest, tail))
+    fn model(items: &[PatternItem], name: &[u8]) -> bool {
+        let hit = |one: &PatternItem, rest| {
+            split_first_char(name)
+                .is_some_and(|(letter, tail)| one.matches(letter) && model(rest, tail))
         };
         match items.split_first() {
             None => name.is_empty(),
-            Some((Item::AnyRun, rest)) => model(rest, name) || hit(&Item::AnyRun, items),
+            Some((PatternItem::AnyString, rest)) => {
+                model(rest, name) || hit(&PatternItem::AnyString, items)
+            }
             Some((one, rest)) => hit(one, rest),
         }
     }
@@ -202,13 +207,13 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_the_model(pattern in r"[abé*?\[\]!\\-]{0,10}", name in "[abé-]{0,10}") {
-            let pattern = Pattern::new(pattern.as_bytes());
+            let pattern = GlobPattern::new(pattern.as_bytes());
             prop_assert_eq!(pattern.matches(name.as_bytes()), model(&pattern.items, name.as_bytes()));
         }
 
         #[test]
         fn takes_any_bytes(pattern: Vec<u8>, name: Vec<u8>) {
-            Pattern::new(&pattern).matches(&name);
+            GlobPattern::new(&pattern).matches(&name);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 /// Whether a character could act on a terminal, end a line, or change how its neighbours are shown:
 /// controls (C0, DEL, C1 with NEL), line and paragraph separators, bidirectional marks and controls, the
 /// byte order mark, and tag characters.
-pub const fn is_unfit(c: char) -> bool {
+pub const fn needs_escape(c: char) -> bool {
     matches!(
         c,
         '\0'..='\u{1f}'
@@ -24,7 +24,7 @@ pub const fn is_unfit(c: char) -> bool {
     )
 }
 
-/// Bytes of a stranger as text on one line: what [`is_unfit`] becomes `\x1b` or `\u{202e}`, and a byte
+/// Bytes of a stranger as text on one line: what [`needs_escape`] becomes `\x1b` or `\u{202e}`, and a byte
 /// that is no UTF-8 `\xff`.
 #[derive(Debug, Clone, Copy)]
 pub struct Printable<'a>(&'a [u8]);
@@ -38,7 +38,7 @@ impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             let mut rest = chunk.valid();
-            while let Some(at) = rest.find(is_unfit) {
+            while let Some(at) = rest.find(needs_escape) {
                 f.write_str(&rest[..at])?;
                 let mut after = rest[at..].chars();
                 match after.next().map_or(0, u32::from) {
@@ -56,12 +56,12 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// JSON text with what [`is_unfit`] written as `\u202e`, which means the same to every reader. In JSON
+/// JSON text with what [`needs_escape`] written as `\u202e`, which means the same to every reader. In JSON
 /// such characters stand inside strings only.
 pub fn printable_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        if is_unfit(c) {
+        if needs_escape(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 out.push_str(&format!("\\u{unit:04x}"));
             }
@@ -99,9 +99,9 @@ mod tests {
             '\u{feff}',
             '\u{e0041}',
         ] {
-            assert!(is_unfit(c), "{c:?}");
+            assert!(needs_escape(c), "{c:?}");
         }
-        assert!(!is_unfit('\u{200d}'), "emoji are joined with it");
+        assert!(!needs_escape('\u{200d}'), "emoji are joined with it");
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_unfit_is_left_of_any_bytes(bytes: Vec<u8>) {
-            prop_assert!(!printable(&bytes).to_string().contains(is_unfit));
+            prop_assert!(!printable(&bytes).to_string().contains(needs_escape));
         }
     }
 }

@@ -68,7 +68,10 @@ impl RangeSet {
         let before = self.bytes;
         let mut merged = ByteRange { start, end };
         // Each range that it touches goes; one that was added costs at most one removal later.
-        while let Some(last) = self.last_from(merged.end).filter(|r| r.end >= merged.start) {
+        while let Some(last) = self
+            .last_starting_by(merged.end)
+            .filter(|r| r.end >= merged.start)
+        {
             self.ranges.remove(&last.start);
             self.bytes -= last.len();
             merged.start = merged.start.min(last.start);
@@ -84,7 +87,7 @@ impl RangeSet {
         if start >= end {
             return;
         }
-        while let Some(last) = self.last_from(end - 1).filter(|r| r.end > start) {
+        while let Some(last) = self.last_starting_by(end - 1).filter(|r| r.end > start) {
             self.ranges.remove(&last.start);
             self.bytes -= last.len();
             let left = ByteRange::new(last.start, start);
@@ -97,7 +100,7 @@ impl RangeSet {
     }
 
     /// The last range that begins at `start` or before.
-    fn last_from(&self, start: u64) -> Option<ByteRange> {
+    fn last_starting_by(&self, start: u64) -> Option<ByteRange> {
         let (start, end) = self.ranges.range(..=start).next_back()?;
         ByteRange::new(*start, *end)
     }
@@ -113,7 +116,7 @@ impl RangeSet {
     pub fn gaps(&self, start: u64, end: u64) -> Self {
         let mut gaps = Self::new();
         let mut at = start;
-        let before = self.last_from(start).into_iter();
+        let before = self.last_starting_by(start).into_iter();
         let later = self.ranges.range(start.saturating_add(1)..);
         let later = later.map(|(start, end)| ByteRange {
             start: *start,
@@ -129,16 +132,16 @@ impl RangeSet {
 
     /// Whether all of `start..end` is in the set (true for an empty span).
     pub fn contains(&self, start: u64, end: u64) -> bool {
-        start >= end || self.last_from(start).is_some_and(|r| end <= r.end)
+        start >= end || self.last_starting_by(start).is_some_and(|r| end <= r.end)
     }
 
     /// Bytes in the set.
-    pub fn bytes(&self) -> u64 {
+    pub fn byte_count(&self) -> u64 {
         self.bytes
     }
 
     /// End of the run that starts at 0; 0 when byte 0 is missing.
-    pub fn prefix(&self) -> u64 {
+    pub fn prefix_len(&self) -> u64 {
         self.ranges.get(&0).copied().unwrap_or(0)
     }
 
@@ -156,7 +159,7 @@ impl RangeSet {
     }
 
     /// Number of ranges.
-    pub fn count(&self) -> usize {
+    pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
@@ -233,7 +236,7 @@ mod tests {
         assert_eq!(s, set("0-10,20-30,40-50"), "nothing was there");
         s.remove(25, 25);
         s.remove(60, 70);
-        assert_eq!(s.count(), 3);
+        assert_eq!(s.range_count(), 3);
         s.remove(22, 24);
         assert_eq!(s, set("0-10,20-22,24-30,40-50"));
         s.remove(5, 45);
@@ -264,8 +267,8 @@ mod tests {
     #[test]
     fn prefix_and_end() {
         let s = set("0-10,20-30");
-        assert_eq!((s.prefix(), s.end(), s.bytes()), (10, 30, 20));
-        assert_eq!(set("1-2").prefix(), 0);
+        assert_eq!((s.prefix_len(), s.end(), s.byte_count()), (10, 30, 20));
+        assert_eq!(set("1-2").prefix_len(), 0);
         assert_eq!(RangeSet::new().end(), 0);
     }
 
@@ -309,7 +312,7 @@ mod tests {
             }
             let held = |set: &RangeSet| set.iter().flat_map(|r| r.start..r.end).collect::<Vec<_>>();
             prop_assert_eq!(held(&set), bytes.iter().copied().collect::<Vec<_>>());
-            prop_assert_eq!(set.bytes(), bytes.len() as u64);
+            prop_assert_eq!(set.byte_count(), bytes.len() as u64);
             let ends: Vec<_> = set.iter().collect();
             prop_assert!(ends.windows(2).all(|w| w[0].end < w[1].start));
             let missing: Vec<u64> = (start..end).filter(|b| !bytes.contains(b)).collect();
@@ -326,7 +329,7 @@ mod tests {
         for n in (0..many).rev() {
             set.insert(n * 2, n * 2 + 1);
         }
-        assert_eq!(set.count() as u64, many);
+        assert_eq!(set.range_count() as u64, many);
         for n in (0..many).rev() {
             set.remove(n * 2, n * 2 + 1);
         }
@@ -340,7 +343,7 @@ mod tests {
             .map(|n| format!("{}-{}", n * 2, n * 2 + 1))
             .collect();
         let text = items.join(",");
-        assert_eq!(set(&text).count(), MAX_RANGES);
+        assert_eq!(set(&text).range_count(), MAX_RANGES);
         assert_eq!(
             RangeSet::parse(&format!("{text},0-1")),
             Err(RangeError::TooMany)

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::printable::is_unfit;
+use crate::printable::needs_escape;
 use crate::reply::Reply;
 
 /// First words of a 226.
@@ -30,24 +30,24 @@ const LONGEST_CONGESTION: usize = 15;
 
 /// Limiter of a transfer, by the word of the end that sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct LimiterReport {
     limiter: String,
     streams: u32,
-    congestion: String,
+    congestion_control: String,
 }
 
-impl Verdict {
+impl LimiterReport {
     /// `streams` connections at the end, at least 1; `congestion` may be empty: not known. `None` for
     /// names that cannot be told: a limiter is 1 to 40 letters, digits, parentheses, `-`, `/` and
     /// single spaces within, a congestion control up to 15 letters, digits, `_` and `-`.
     pub fn new(limiter: &str, streams: u32, congestion: &str) -> Option<Self> {
-        let good = is_limiter(limiter)
+        let good = is_limiter_name(limiter)
             && streams > 0
-            && (congestion.is_empty() || is_congestion_control(congestion));
+            && (congestion.is_empty() || is_congestion_control_name(congestion));
         good.then(|| Self {
             limiter: limiter.to_owned(),
             streams,
-            congestion: congestion.to_owned(),
+            congestion_control: congestion.to_owned(),
         })
     }
 
@@ -62,8 +62,8 @@ impl Verdict {
     }
 
     /// The congestion control at the end; empty: not known.
-    pub fn congestion(&self) -> &str {
-        &self.congestion
+    pub fn congestion_control(&self) -> &str {
+        &self.congestion_control
     }
 
     /// Reads one from the beginning of a text, and gives what follows it.
@@ -89,14 +89,14 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for LimiterReport {
     /// `Limited by send buffer, 4 streams, cubic.`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.streams.to_string();
         let unit = streams_unit(&count);
         write!(f, "{LIMITED}{}, {count} {unit}", self.limiter)?;
-        if !self.congestion.is_empty() {
-            write!(f, ", {}", self.congestion)?;
+        if !self.congestion_control.is_empty() {
+            write!(f, ", {}", self.congestion_control)?;
         }
         f.write_str(".")
     }
@@ -106,31 +106,31 @@ fn streams_unit(digits: &str) -> &'static str {
     if digits == "1" { "stream" } else { "streams" }
 }
 
-fn is_limiter(name: &str) -> bool {
+fn is_limiter_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || " ()-/".contains(c);
     let spaced = name.starts_with(' ') || name.ends_with(' ') || name.contains("  ");
     !name.is_empty() && name.len() <= LONGEST_LIMITER && name.chars().all(letter) && !spaced
 }
 
 /// Whether the kernel could have a congestion control of that name.
-pub(crate) fn is_congestion_control(name: &str) -> bool {
+pub(crate) fn is_congestion_control_name(name: &str) -> bool {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= LONGEST_CONGESTION && name.chars().all(letter)
 }
 
 /// Words of the server of a 226 on the transfer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct CompletionRemarks {
     /// Its verdict on the limiter.
-    pub verdict: Option<Verdict>,
+    pub limiter: Option<LimiterReport>,
     /// For people: a limit of the server's host, or what would make the transfer faster.
     pub remark: Option<String>,
 }
 
-impl Said {
+impl CompletionRemarks {
     /// Reads the 226 of a longhaul server (one that announces `DRS`). Other servers' words after the
     /// 226 may look alike and mean anything.
-    pub fn of_reply(reply: &Reply) -> Self {
+    pub fn from_reply(reply: &Reply) -> Self {
         let text = reply.text();
         let rest = match text.strip_prefix(HEAD) {
             Some(rest) if reply.code == 226 => rest.trim_start(),
@@ -139,25 +139,25 @@ impl Said {
         if rest.starts_with(NAME) {
             return Self::default();
         }
-        match Verdict::parse(rest) {
+        match LimiterReport::parse(rest) {
             Some((verdict, remark)) => Self {
-                verdict: Some(verdict),
-                remark: printable(remark),
+                limiter: Some(verdict),
+                remark: printable_remark(remark),
             },
             None => Self {
-                verdict: None,
-                remark: printable(rest),
+                limiter: None,
+                remark: printable_remark(rest),
             },
         }
     }
 
     /// The text of a 226 that says it.
-    pub(crate) fn complete_text(&self) -> String {
+    pub(crate) fn completion_text(&self) -> String {
         let mut text = HEAD.to_owned();
-        if let Some(verdict) = &self.verdict {
+        if let Some(verdict) = &self.limiter {
             text.push_str(&format!(" {verdict}"));
         }
-        if let Some(remark) = self.remark.as_deref().and_then(printable) {
+        if let Some(remark) = self.remark.as_deref().and_then(printable_remark) {
             text.push_str(&format!(" {remark}"));
         }
         text
@@ -166,10 +166,10 @@ impl Said {
 
 /// The remark as it may stand in a reply or on a terminal: one line of printable characters, at
 /// most 400 of them; `None` when nothing is left.
-pub fn printable(text: &str) -> Option<String> {
+pub fn printable_remark(text: &str) -> Option<String> {
     let spaced: String = text
         .chars()
-        .map(|c| if is_unfit(c) { ' ' } else { c })
+        .map(|c| if needs_escape(c) { ' ' } else { c })
         .collect();
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let line: String = words.join(" ").chars().take(LONGEST).collect();
@@ -179,7 +179,7 @@ pub fn printable(text: &str) -> Option<String> {
 
 /// Whether SITE CLIENTINFO (`scheme=ftp;appname="longhaul";appver="0.1.0";`) names a client that reads
 /// remarks.
-pub(crate) fn is_read_by(client_info: &str) -> bool {
+pub(crate) fn client_reads_remarks(client_info: &str) -> bool {
     client_info
         .split(';')
         .any(|field| field.trim().eq_ignore_ascii_case(READER))
@@ -189,15 +189,15 @@ pub(crate) fn is_read_by(client_info: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn said(verdict: Option<Verdict>, remark: Option<&str>) -> Said {
-        Said {
-            verdict,
+    fn said(verdict: Option<LimiterReport>, remark: Option<&str>) -> CompletionRemarks {
+        CompletionRemarks {
+            limiter: verdict,
             remark: remark.map(str::to_owned),
         }
     }
 
-    fn back(said: &Said) -> Said {
-        Said::of_reply(&Reply::new(226, said.complete_text()))
+    fn back(said: &CompletionRemarks) -> CompletionRemarks {
+        CompletionRemarks::from_reply(&Reply::new(226, said.completion_text()))
     }
 
     fn told(remark: &str) -> Option<String> {
@@ -222,7 +222,7 @@ mod tests {
             ),
             ("store read", 16, "", "store read, 16 streams"),
         ] {
-            let verdict = Verdict::new(limiter, streams, congestion).unwrap();
+            let verdict = LimiterReport::new(limiter, streams, congestion).unwrap();
             assert_eq!(verdict.to_string(), format!("Limited by {text}."));
             for remark in [None, Some(remark)] {
                 let all = said(Some(verdict.clone()), remark);
@@ -268,12 +268,12 @@ mod tests {
             "a\nb",
             &"x".repeat(41),
         ] {
-            assert_eq!(Verdict::new(limiter, 1, "cubic"), None, "{limiter:?}");
+            assert_eq!(LimiterReport::new(limiter, 1, "cubic"), None, "{limiter:?}");
         }
         for congestion in ["a b", "a.b", "abcdefghijklmnop"] {
-            assert_eq!(Verdict::new("x", 1, congestion), None, "{congestion}");
+            assert_eq!(LimiterReport::new("x", 1, congestion), None, "{congestion}");
         }
-        assert_eq!(Verdict::new("x", 0, ""), None);
+        assert_eq!(LimiterReport::new("x", 0, ""), None);
     }
 
     #[test]
@@ -284,7 +284,10 @@ mod tests {
             told("4194304 bytes: 50 %, ü").as_deref(),
             Some("4194304 bytes: 50 %, ü")
         );
-        assert_eq!(Said::default().complete_text(), "Transfer Complete.");
+        assert_eq!(
+            CompletionRemarks::default().completion_text(),
+            "Transfer Complete."
+        );
     }
 
     #[test]
@@ -302,7 +305,7 @@ mod tests {
 
     #[test]
     fn who_reads_remarks() {
-        assert!(is_read_by(
+        assert!(client_reads_remarks(
             "scheme=ftp;appname=\"longhaul\";appver=\"0.1.0\";"
         ));
         for other in [
@@ -311,7 +314,7 @@ mod tests {
             "scheme=ftp;appname=\"globus-url-copy\";appver=\"longhaul\";",
             "appname=\"longhauler\";",
         ] {
-            assert!(!is_read_by(other), "{other}");
+            assert!(!client_reads_remarks(other), "{other}");
         }
     }
 
@@ -323,8 +326,8 @@ mod tests {
             (226, "Transfer done. Be well."),
             (250, "Transfer Complete. Why"),
         ] {
-            let said = Said::of_reply(&Reply::new(code, text));
-            assert_eq!(said, Said::default(), "{text}");
+            let said = CompletionRemarks::from_reply(&Reply::new(code, text));
+            assert_eq!(said, CompletionRemarks::default(), "{text}");
         }
     }
 }

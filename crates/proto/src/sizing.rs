@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::pace::Pace;
+use crate::message_rate::MessageRateLimiter;
 use crate::reply::Reply;
 
 /// Largest buffer that is asked of the kernel on a peer's word, bytes; its own limit is usually
@@ -24,7 +24,7 @@ const HEAD: &str = "Buffer Size";
 
 /// Who decides about a data connection's socket buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Sizing {
+pub enum BufferSizing {
     /// longhaul watches the kernel's autotuning and takes over where that is too small.
     #[default]
     Auto,
@@ -37,7 +37,7 @@ pub enum Sizing {
     Drs,
 }
 
-impl Sizing {
+impl BufferSizing {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Auto, Self::Kernel, Self::Drs1, Self::Drs];
 
@@ -60,25 +60,25 @@ impl Sizing {
 
     /// A scheme of the papers: the two ends have to work together, so that both must have agreed to
     /// it, and each connection begins with a small buffer that grows with what they tell each other.
-    pub const fn needs_peer(self) -> bool {
+    pub const fn needs_peer_support(self) -> bool {
         matches!(self, Self::Drs1 | Self::Drs)
     }
 }
 
 /// Socket buffers of data connections: a size from first to last, or who sizes them while data moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Buffers {
-    /// Send buffer (SO_SNDBUF) to pin on each socket, bytes; `None`: sized by [`Buffers::sizing`].
+pub struct SocketBuffers {
+    /// Send buffer (SO_SNDBUF) to pin on each socket, bytes; `None`: sized by [`SocketBuffers::sizing`].
     pub send: Option<u64>,
     /// Receive buffer (SO_RCVBUF), likewise.
     pub receive: Option<u64>,
     /// Who sizes buffers that are not pinned.
-    pub sizing: Sizing,
+    pub sizing: BufferSizing,
 }
 
-impl Buffers {
+impl SocketBuffers {
     /// Sized while data moves.
-    pub const fn sized(sizing: Sizing) -> Self {
+    pub const fn sized_by(sizing: BufferSizing) -> Self {
         Self {
             send: None,
             receive: None,
@@ -91,7 +91,7 @@ impl Buffers {
         Self {
             send: Some(bytes),
             receive: Some(bytes),
-            sizing: Sizing::Kernel,
+            sizing: BufferSizing::Kernel,
         }
     }
 
@@ -102,7 +102,7 @@ impl Buffers {
 
     /// The same, with `sizing` for what is not pinned.
     #[must_use]
-    pub fn with_sizing(self, sizing: Sizing) -> Self {
+    pub fn with_sizing(self, sizing: BufferSizing) -> Self {
         match (self.send, self.receive) {
             (Some(_), Some(_)) => self,
             _ => Self { sizing, ..self },
@@ -111,9 +111,9 @@ impl Buffers {
 
     /// The same, with the kernel alone sizing what is not pinned.
     #[must_use]
-    pub const fn left_to_the_kernel(self) -> Self {
+    pub const fn with_kernel_sizing(self) -> Self {
         Self {
-            sizing: Sizing::Kernel,
+            sizing: BufferSizing::Kernel,
             ..self
         }
     }
@@ -127,25 +127,28 @@ impl Buffers {
     }
 }
 
-impl Default for Buffers {
-    /// [`Sizing::Auto`].
+impl Default for SocketBuffers {
+    /// [`BufferSizing::Auto`].
     fn default() -> Self {
-        Self::sized(Sizing::Auto)
+        Self::sized_by(BufferSizing::Auto)
     }
 }
 
 /// The FEAT line `DRS auto;kernel;drs1;drs;`: what `OPTS DRS` takes.
 pub fn feature_line() -> String {
-    let names: Vec<&str> = Sizing::ALL.iter().map(|sizing| sizing.name()).collect();
+    let names: Vec<&str> = BufferSizing::ALL
+        .iter()
+        .map(|sizing| sizing.name())
+        .collect();
     format!("DRS {};", names.join(";"))
 }
 
 /// The policies named in a FEAT line, after its first word; names that are not known are left out,
 /// and so is a name's second mention.
-pub fn parse_names(text: &str) -> Vec<Sizing> {
+pub fn parse_names(text: &str) -> Vec<BufferSizing> {
     let mut known = Vec::new();
     for name in text.split(';') {
-        if let Some(sizing) = Sizing::parse(name.trim())
+        if let Some(sizing) = BufferSizing::parse(name.trim())
             && !known.contains(&sizing)
         {
             known.push(sizing);
@@ -156,23 +159,23 @@ pub fn parse_names(text: &str) -> Vec<Sizing> {
 
 /// A size that a receiver tells its sender, brought to [`MIN_BUFFER`]..=[`MAX_BUFFER`]; `None` for
 /// 0, which is no size.
-pub fn told(bytes: u64) -> Option<u64> {
+pub fn clamp_announced_size(bytes: u64) -> Option<u64> {
     (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER))
 }
 
 /// How many sizes a peer is listened to in a transfer: 200 a second after the first 1 024, far more
 /// than a receiver has to tell.
-pub const fn told_pace() -> Pace {
-    Pace::new(Duration::from_millis(5), 1024)
+pub const fn announced_size_limiter() -> MessageRateLimiter {
+    MessageRateLimiter::new(Duration::from_millis(5), 1024)
 }
 
-/// `126 Buffer Size (n)`: the server, receiving, has buffers of `bytes` now (2003 paper §4.2).
-pub fn buffer_reply(bytes: u64) -> Reply {
+/// `126 Buffer BufferSize (n)`: the server, receiving, has buffers of `bytes` now (2003 paper §4.2).
+pub fn buffer_size_reply(bytes: u64) -> Reply {
     Reply::new(126, format!("{HEAD} ({bytes})"))
 }
 
-/// The size in a 126 reply, bytes, as [`told`] gives it; `None` for anything else and for 0.
-pub fn parse_buffer_reply(reply: &Reply) -> Option<u64> {
+/// The size in a 126 reply, bytes, as [`clamp_announced_size`] gives it; `None` for anything else and for 0.
+pub fn parse_buffer_size_reply(reply: &Reply) -> Option<u64> {
     if reply.code != 126 {
         return None;
     }
@@ -185,7 +188,7 @@ pub fn parse_buffer_reply(reply: &Reply) -> Option<u64> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    told(digits.parse().ok()?)
+    clamp_announced_size(digits.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -194,15 +197,15 @@ mod tests {
 
     #[test]
     fn names_have_no_case_and_are_read_back() {
-        for sizing in Sizing::ALL {
-            assert_eq!(Sizing::parse(sizing.name()), Some(sizing));
+        for sizing in BufferSizing::ALL {
+            assert_eq!(BufferSizing::parse(sizing.name()), Some(sizing));
             assert_eq!(
-                Sizing::parse(&sizing.name().to_ascii_uppercase()),
+                BufferSizing::parse(&sizing.name().to_ascii_uppercase()),
                 Some(sizing)
             );
         }
         for text in ["", "drs2", "drs ", "auto;"] {
-            assert_eq!(Sizing::parse(text), None, "{text:?}");
+            assert_eq!(BufferSizing::parse(text), None, "{text:?}");
         }
     }
 
@@ -211,27 +214,27 @@ mod tests {
         assert_eq!(feature_line(), "DRS auto;kernel;drs1;drs;");
         let names = feature_line();
         let (_, names) = names.split_once(' ').unwrap();
-        assert_eq!(parse_names(names), Sizing::ALL);
+        assert_eq!(parse_names(names), BufferSizing::ALL);
         assert_eq!(
             parse_names("DRS9; Auto;x;;AUTO;drs"),
-            [Sizing::Auto, Sizing::Drs]
+            [BufferSizing::Auto, BufferSizing::Drs]
         );
         assert!(parse_names("").is_empty());
     }
 
     #[test]
     fn a_buffer_reply_is_written_as_the_paper_has_it() {
-        let reply = buffer_reply(262_144);
+        let reply = buffer_size_reply(262_144);
         assert_eq!(
             (reply.code, reply.text().as_str()),
             (126, "Buffer Size (262144)")
         );
-        assert_eq!(parse_buffer_reply(&reply), Some(262_144));
+        assert_eq!(parse_buffer_size_reply(&reply), Some(262_144));
     }
 
     #[test]
     fn a_buffer_reply_is_bounded_and_nonsense_is_none() {
-        let of = |text: &str| parse_buffer_reply(&Reply::new(126, text));
+        let of = |text: &str| parse_buffer_size_reply(&Reply::new(126, text));
         assert_eq!(of("buffer size ( 7 )"), None);
         assert_eq!(of(" buffer size (8192) "), Some(8192));
         assert_eq!(of("Buffer Size (7)"), Some(MIN_BUFFER));
@@ -252,21 +255,21 @@ mod tests {
             assert_eq!(of(text), None, "{text}");
         }
         assert_eq!(
-            parse_buffer_reply(&Reply::new(226, "Buffer Size (7)")),
+            parse_buffer_size_reply(&Reply::new(226, "Buffer Size (7)")),
             None
         );
     }
 
     #[test]
     fn what_is_not_pinned_is_sized_as_agreed() {
-        let pinned = Buffers::pinned(1 << 20);
-        let sized = Buffers::sized(Sizing::Auto);
+        let pinned = SocketBuffers::pinned(1 << 20);
+        let sized = SocketBuffers::sized_by(BufferSizing::Auto);
         let receive = Some(1 << 20);
-        for buffers in [sized, Buffers { receive, ..sized }] {
-            let agreed = buffers.with_sizing(Sizing::Drs);
-            let sizing = Sizing::Drs;
-            assert_eq!(agreed, Buffers { sizing, ..buffers });
+        for buffers in [sized, SocketBuffers { receive, ..sized }] {
+            let agreed = buffers.with_sizing(BufferSizing::Drs);
+            let sizing = BufferSizing::Drs;
+            assert_eq!(agreed, SocketBuffers { sizing, ..buffers });
         }
-        assert_eq!(pinned.with_sizing(Sizing::Drs), pinned);
+        assert_eq!(pinned.with_sizing(BufferSizing::Drs), pinned);
     }
 }

@@ -7,28 +7,28 @@
 
 /// Starting, minimum and maximum number of data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct StreamRange {
+pub struct ParallelismRange {
     /// To begin with, 1..=[`crate::eblock::MAX_STREAMS`].
     pub start: u32,
     /// Never fewer, at most `start`.
-    pub least: u32,
+    pub min: u32,
     /// Never more, at least `start`. Above `least`, the sender may change the number while data moves.
-    pub most: u32,
+    pub max: u32,
 }
 
-impl StreamRange {
+impl ParallelismRange {
     /// Exactly so many.
     pub const fn fixed(streams: u32) -> Self {
         Self {
             start: streams,
-            least: streams,
-            most: streams,
+            min: streams,
+            max: streams,
         }
     }
 
     /// Whether the sender may change the number.
-    pub const fn is_open(self) -> bool {
-        self.most > self.least
+    pub const fn is_adjustable(self) -> bool {
+        self.max > self.min
     }
 
     /// With no number above `most`, nor below 1.
@@ -37,13 +37,13 @@ impl StreamRange {
         let cap = |n: u32| n.clamp(1, most.max(1));
         Self {
             start: cap(self.start),
-            least: cap(self.least),
-            most: cap(self.most),
+            min: cap(self.min),
+            max: cap(self.max),
         }
     }
 }
 
-/// Of the TUNE line: within an open [`StreamRange`] the number follows the path.
+/// Of the TUNE line: within an open [`ParallelismRange`] the number follows the path.
 pub(crate) const STREAMS: &str = "Streams";
 /// Of the TUNE line: OPTS TUNE is taken.
 pub(crate) const CONGESTION: &str = "Congestion";
@@ -58,7 +58,7 @@ pub(crate) fn feature_line(congestion: bool) -> String {
 }
 
 /// Whether the list of a TUNE line has this name, in any case.
-pub(crate) fn names(list: &str, name: &str) -> bool {
+pub(crate) fn tune_line_names(list: &str, name: &str) -> bool {
     list.split(';')
         .any(|one| one.trim().eq_ignore_ascii_case(name))
 }
@@ -69,17 +69,21 @@ mod tests {
 
     #[test]
     fn an_open_range_stays_in_order_under_a_cap() {
-        let range = StreamRange {
+        let range = ParallelismRange {
             start: 8,
-            least: 2,
-            most: 64,
+            min: 2,
+            max: 64,
         };
-        assert!(range.is_open());
-        let capped = |start, least, most| StreamRange { start, least, most };
+        assert!(range.is_adjustable());
+        let capped = |start, least, most| ParallelismRange {
+            start,
+            min: least,
+            max: most,
+        };
         assert_eq!(range.capped(16), capped(8, 2, 16));
         assert_eq!(range.capped(4), capped(4, 2, 4));
-        assert_eq!(range.capped(0), StreamRange::fixed(1));
-        assert!(!StreamRange::fixed(7).capped(100).is_open());
+        assert_eq!(range.capped(0), ParallelismRange::fixed(1));
+        assert!(!ParallelismRange::fixed(7).capped(100).is_adjustable());
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Stripe {
 
 impl Stripe {
     /// The one of a transfer that is not striped.
-    pub const ONLY: Self = Self {
+    pub const SINGLE: Self = Self {
         number: 0,
         count: 1,
     };
@@ -48,7 +48,7 @@ impl StripeAddresses {
     }
 
     /// That of the only stripe.
-    pub fn only(address: SocketAddr) -> Self {
+    pub fn single(address: SocketAddr) -> Self {
         Self(vec![address])
     }
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_stripe_is_one_of_those_that_there_are() {
-        assert_eq!(Stripe::new(0, 1), Some(Stripe::ONLY));
+        assert_eq!(Stripe::new(0, 1), Some(Stripe::SINGLE));
         assert_eq!((Stripe::new(0, 0), Stripe::new(3, 3)), (None, None));
         let last = Stripe::new(2, 3).unwrap();
         assert_eq!((last.number(), last.count()), (2, 3));
@@ -101,7 +101,7 @@ mod tests {
         assert!(StripeAddresses::new(vec![at(1); MAX_STRIPES]).is_some());
         assert_eq!(StripeAddresses::new(vec![at(1); MAX_STRIPES + 1]), None);
         let one = StripeAddresses::new(vec![at(7)]).unwrap();
-        assert_eq!(one, StripeAddresses::only(at(7)));
+        assert_eq!(one, StripeAddresses::single(at(7)));
         assert_eq!(one.first(), at(7));
     }
 

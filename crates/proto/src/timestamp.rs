@@ -36,7 +36,7 @@ impl Timestamp {
 
     /// Writes fourteen digits. Times outside the years 0..=9999 are clamped.
     pub fn format(self) -> String {
-        let t = self.civil();
+        let t = self.to_civil();
         format!(
             "{:04}{:02}{:02}{:02}{:02}{:02}",
             t.year(),
@@ -51,7 +51,7 @@ impl Timestamp {
     /// The `ls -l` date: `Nov 20 08:21` when within half a year before `now`, else `Nov 20  2024`.
     /// Always twelve characters.
     pub fn format_ls(self, now: Self) -> String {
-        let t = self.civil();
+        let t = self.to_civil();
         let age = now.0.saturating_sub(self.0);
         let pattern = if (0..HALF_YEAR).contains(&age) {
             format!("{:02}:{:02}", t.hour(), t.minute())
@@ -61,7 +61,7 @@ impl Timestamp {
         format!("{} {:2} {pattern}", month_name(t.month()), t.day())
     }
 
-    fn civil(self) -> DateTime {
+    fn to_civil(self) -> DateTime {
         let seconds = self.0.clamp(EARLIEST, LATEST);
         EPOCH
             .checked_add(SignedDuration::from_secs(seconds))

@@ -1,5 +1,5 @@
 //! Golden dialogues of the server's session: every file of `tests/transcripts` is played against
-//! [`proto::server::Session`]. The format is explained in `tests/transcripts/README.md`.
+//! [`proto::server::ServerSession`]. The format is explained in `tests/transcripts/README.md`.
 //!
 //! `BLESS=1 cargo test -p proto --test transcripts` rewrites what the session says; the change is
 //! then reviewed as text.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use data::options::Congestion;
+use data::options::CongestionChoice;
 
 use crate::config::ServerConfig;
 
@@ -23,11 +23,11 @@ pub struct CongestionError {
 ///
 /// # Errors
 /// The settings name one that it does not.
-pub(crate) fn offered(
+pub(crate) fn offered_controls(
     config: &ServerConfig,
     permitted: Vec<String>,
 ) -> Result<Arc<[String]>, CongestionError> {
-    if let Congestion::Named(name) = &config.transfer.congestion
+    if let CongestionChoice::Named(name) = &config.transfer.congestion
         && !permitted.contains(name)
     {
         return Err(CongestionError {
@@ -38,7 +38,7 @@ pub(crate) fn offered(
     if !config.client_congestion {
         return Ok(Arc::default());
     }
-    let always = [Congestion::Auto, Congestion::System];
+    let always = [CongestionChoice::Auto, CongestionChoice::System];
     let always = always.iter().map(|c| c.name().to_owned());
     Ok(always.chain(permitted).collect())
 }
@@ -47,14 +47,14 @@ pub(crate) fn offered(
 mod tests {
     use super::*;
 
-    fn of(congestion: Congestion, client_congestion: bool) -> Result<Vec<String>, String> {
+    fn of(congestion: CongestionChoice, client_congestion: bool) -> Result<Vec<String>, String> {
         let mut config = ServerConfig {
             client_congestion,
             ..ServerConfig::default()
         };
         config.transfer.congestion = congestion;
         let permitted = vec!["cubic".to_owned(), "bbr".to_owned()];
-        offered(&config, permitted)
+        offered_controls(&config, permitted)
             .map(|names| names.to_vec())
             .map_err(|error| error.to_string())
     }
@@ -64,15 +64,15 @@ mod tests {
         let all = ["auto", "system", "cubic", "bbr"]
             .map(str::to_owned)
             .to_vec();
-        assert_eq!(of(Congestion::Auto, true), Ok(all.clone()));
-        let named = Congestion::Named("bbr".to_owned());
+        assert_eq!(of(CongestionChoice::Auto, true), Ok(all.clone()));
+        let named = CongestionChoice::Named("bbr".to_owned());
         assert_eq!(of(named.clone(), true), Ok(all));
         assert_eq!(of(named, false), Ok(Vec::new()));
     }
 
     #[test]
     fn a_control_that_cannot_be_set_is_an_error_that_names_what_can() {
-        let error = of(Congestion::Named("warp".to_owned()), true).unwrap_err();
+        let error = of(CongestionChoice::Named("warp".to_owned()), true).unwrap_err();
         assert!(
             error.contains("warp: this system permits cubic, bbr;"),
             "{error}"

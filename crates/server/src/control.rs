@@ -16,17 +16,17 @@ use proto::line::{LineEvent, LineReader};
 use proto::reply::Reply;
 use tokio::time::timeout;
 
-use crate::files::ControlLine;
+use crate::files::ControlSocket;
 
 /// Bound on lines that wait here before the login: a stranger's session must cost little.
-const STRANGER: Input = Input {
+const STRANGER: InputLimits = InputLimits {
     line: 16 * 1024,
     lines: 64,
     bytes: 16 * 1024,
 };
 
 /// And after it.
-const USER: Input = Input {
+const USER: InputLimits = InputLimits {
     line: MAX_LINE,
     lines: HELD_LINES,
     bytes: HELD_BYTES,
@@ -34,7 +34,7 @@ const USER: Input = Input {
 
 /// Bounds on what a client sends ahead.
 #[derive(Debug, Clone, Copy)]
-struct Input {
+struct InputLimits {
     /// Longest line, bytes.
     line: usize,
     /// Lines that wait before the socket is no longer read.
@@ -63,7 +63,7 @@ const LINGER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
     transport: ControlTransport,
-    input: Input,
+    input: InputLimits,
     reader: LineReader,
     held: VecDeque<LineEvent>,
     held_bytes: usize,
@@ -91,33 +91,33 @@ impl ControlConnection {
     }
 
     /// Whether [`ControlConnection::read`] is to be called: the client may say more, and there is room.
-    pub(crate) fn wants_input(&self) -> bool {
+    pub(crate) fn has_input_room(&self) -> bool {
         !self.ended && self.held.len() < self.input.lines && self.held_bytes < self.input.bytes
     }
 
     /// The client has logged in: it may send more ahead.
-    pub(crate) fn trust(&mut self) {
+    pub(crate) fn raise_input_limits(&mut self) {
         self.input = USER;
         self.reader.set_limit(USER.line);
     }
 
     /// The client closed its side.
-    pub(crate) fn ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
     /// Whether more was read than the lines that were taken: before a security exchange, anybody on the
     /// way may have sent it.
-    pub(crate) fn has_read_ahead(&self) -> bool {
-        !self.held.is_empty() || self.reader.is_amidst()
+    pub(crate) fn has_buffered_input(&self) -> bool {
+        !self.held.is_empty() || self.reader.has_partial_line()
     }
 
     /// To see from elsewhere whether the client is still there.
     ///
     /// # Errors
     /// No more descriptors.
-    pub(crate) fn line(&self) -> io::Result<ControlLine> {
-        ControlLine::of(self.transport.as_fd())
+    pub(crate) fn control_socket(&self) -> io::Result<ControlSocket> {
+        ControlSocket::of(self.transport.as_fd())
     }
 
     /// Waits for input and takes what is there. Cancel-safe.
@@ -255,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn each_waiting_line_is_asked_about_once() {
         let (mut client, mut control) = connected().await;
-        control.trust();
+        control.raise_input_limits();
         let asked = Cell::new(0);
         let urgent = |line: &LineEvent| {
             asked.set(asked.get() + 1);
@@ -295,7 +295,7 @@ mod tests {
                 control.next_line(),
                 Some(LineEvent::Line(b"AUTH TLS".into()))
             );
-            assert_eq!(control.has_read_ahead(), ahead, "{bytes:?}");
+            assert_eq!(control.has_buffered_input(), ahead, "{bytes:?}");
         }
     }
 
@@ -303,11 +303,11 @@ mod tests {
     async fn little_of_a_stranger_waits_here() {
         let (mut client, mut control) = connected().await;
         client.write_all(&b"NOOP\r\n".repeat(5000)).await.unwrap();
-        while control.wants_input() {
+        while control.has_input_room() {
             control.read().await.unwrap();
         }
         assert!(control.held.len() <= STRANGER.lines + READ / 6);
-        control.trust();
-        assert!(control.wants_input());
+        control.raise_input_limits();
+        assert!(control.has_input_room());
     }
 }

@@ -2,29 +2,29 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use data::channel::{Accept, ListenOptions};
-use proto::address::Family;
-use proto::address::same_host;
+use data::channel::{AllowedPeers, ListenOptions};
+use proto::address::AddressFamily;
+use proto::address::is_same_host;
 use proto::server::{FileError, FileErrorKind, ListenRequest};
 
 use crate::config::ServerConfig;
 
 /// Both ends of a control connection, IPv4 written as IPv4 (not v4-mapped).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
+pub(crate) struct ControlAddresses {
     /// This server's end.
     pub(crate) local: SocketAddr,
     /// The client's end.
     pub(crate) peer: SocketAddr,
 }
 
-impl Ends {
+impl ControlAddresses {
     /// Of a socket's addresses. A socket of an IPv6 listener shows IPv4 clients as v4-mapped;
     /// PASV must answer them in IPv4.
     pub(crate) fn new(local: SocketAddr, peer: SocketAddr) -> Self {
         Self {
-            local: canonical(local),
-            peer: canonical(peer),
+            local: without_v4_mapping(local),
+            peer: without_v4_mapping(peer),
         }
     }
 
@@ -35,31 +35,33 @@ impl Ends {
         request: &ListenRequest,
         config: &ServerConfig,
     ) -> Result<ListenOptions, FileError> {
-        let ip = self.listen_on(request.family)?;
+        let ip = self.listen_address(request.family)?;
         Ok(ListenOptions {
             ip,
             ports: config.data_ports.map(|(low, high)| low..=high),
             accept: match (request.any_host, request.other_host) {
-                (true, _) => Accept::Any,
-                (false, Some(other)) => Accept::Either(self.accepted_peer(request.family), other),
-                (false, None) => Accept::Only(self.accepted_peer(request.family)),
+                (true, _) => AllowedPeers::Any,
+                (false, Some(other)) => {
+                    AllowedPeers::Either(self.accepted_peer(request.family), other)
+                }
+                (false, None) => AllowedPeers::Only(self.accepted_peer(request.family)),
             },
             buffers: request.buffers,
         })
     }
 
     /// The local address to listen on for a client or server that uses `family`.
-    pub(crate) fn listen_on(&self, family: Family) -> Result<IpAddr, FileError> {
-        address_in_family(self.local.ip(), family).ok_or_else(no_such_family)
+    pub(crate) fn listen_address(&self, family: AddressFamily) -> Result<IpAddr, FileError> {
+        address_in_family(self.local.ip(), family).ok_or_else(wrong_family_error)
     }
 
     /// Local address for outgoing data connections: the one the client knows, when they all go to
     /// the client itself, or to a host that it named, whose server was told that address in turn.
     /// Where any host may be used (`foreign`), the route decides, and so it does towards others from
     /// a loopback address.
-    pub(crate) fn connect_from(&self, targets: &[SocketAddr], foreign: bool) -> Option<IpAddr> {
+    pub(crate) fn bind_address(&self, targets: &[SocketAddr], foreign: bool) -> Option<IpAddr> {
         let local = self.local.ip();
-        let to_client = |target: &SocketAddr| same_host(target.ip(), self.peer.ip());
+        let to_client = |target: &SocketAddr| is_same_host(target.ip(), self.peer.ip());
         let named = |target: &SocketAddr| {
             let host = target.ip().to_canonical();
             !foreign && local.is_loopback() == host.is_loopback()
@@ -70,13 +72,13 @@ impl Ends {
             .then_some(local)
     }
 
-    fn accepted_peer(&self, family: Family) -> IpAddr {
+    fn accepted_peer(&self, family: AddressFamily) -> IpAddr {
         address_in_family(self.peer.ip(), family).unwrap_or(self.peer.ip())
     }
 }
 
 /// The address to tell the client: `public` (behind NAT) in place of a local one of its family.
-pub(crate) fn told(listening: SocketAddr, public: Option<IpAddr>) -> SocketAddr {
+pub(crate) fn advertised_address(listening: SocketAddr, public: Option<IpAddr>) -> SocketAddr {
     match public {
         Some(ip) if ip.is_ipv4() == listening.is_ipv4() => SocketAddr::new(ip, listening.port()),
         _ => listening,
@@ -84,28 +86,28 @@ pub(crate) fn told(listening: SocketAddr, public: Option<IpAddr>) -> SocketAddr 
 }
 
 /// The given host's address in a family: known when it is of that family, and for loopback.
-fn address_in_family(ip: IpAddr, family: Family) -> Option<IpAddr> {
+fn address_in_family(ip: IpAddr, family: AddressFamily) -> Option<IpAddr> {
     match (family, ip) {
-        (Family::V4, IpAddr::V4(_)) => Some(ip),
+        (AddressFamily::V4, IpAddr::V4(_)) => Some(ip),
         // A link-local address is no address without its interface; the client's route knows it.
-        (Family::V6, IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
+        (AddressFamily::V6, IpAddr::V6(v6)) if v6.is_unicast_link_local() => {
             Some(Ipv6Addr::UNSPECIFIED.into())
         }
-        (Family::V6, IpAddr::V6(_)) => Some(ip),
-        (Family::V4, IpAddr::V6(v6)) if v6.is_loopback() => Some(Ipv4Addr::LOCALHOST.into()),
-        (Family::V6, IpAddr::V4(v4)) if v4.is_loopback() => Some(Ipv6Addr::LOCALHOST.into()),
+        (AddressFamily::V6, IpAddr::V6(_)) => Some(ip),
+        (AddressFamily::V4, IpAddr::V6(v6)) if v6.is_loopback() => Some(Ipv4Addr::LOCALHOST.into()),
+        (AddressFamily::V6, IpAddr::V4(v4)) if v4.is_loopback() => Some(Ipv6Addr::LOCALHOST.into()),
         _ => None,
     }
 }
 
-fn canonical(address: SocketAddr) -> SocketAddr {
+fn without_v4_mapping(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
         IpAddr::V6(_) => address,
     }
 }
 
-fn no_such_family() -> FileError {
+fn wrong_family_error() -> FileError {
     FileError {
         kind: FileErrorKind::Other,
         errno: None,
@@ -121,16 +123,20 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn request(family: Family, any_host: bool) -> ListenRequest {
+    fn request(family: AddressFamily, any_host: bool) -> ListenRequest {
         ListenRequest {
             family,
             any_host,
             other_host: None,
-            buffers: proto::sizing::Buffers::default(),
+            buffers: proto::sizing::SocketBuffers::default(),
         }
     }
 
-    fn listen(ends: &Ends, family: Family, any_host: bool) -> Option<(IpAddr, Accept)> {
+    fn listen(
+        ends: &ControlAddresses,
+        family: AddressFamily,
+        any_host: bool,
+    ) -> Option<(IpAddr, AllowedPeers)> {
         ends.listen_options(&request(family, any_host), &ServerConfig::default())
             .ok()
             .map(|options| (options.ip, options.accept))
@@ -138,61 +144,64 @@ mod tests {
 
     #[test]
     fn a_v4_mapped_control_connection_listens_in_ipv4() {
-        let ends = Ends::new(at("[::ffff:10.0.0.1]:21"), at("[::ffff:10.0.0.9]:5000"));
-        let peer = Accept::Only(at("10.0.0.9:0").ip());
+        let ends = ControlAddresses::new(at("[::ffff:10.0.0.1]:21"), at("[::ffff:10.0.0.9]:5000"));
+        let peer = AllowedPeers::Only(at("10.0.0.9:0").ip());
         let expected = Some((at("10.0.0.1:0").ip(), peer));
-        assert_eq!(listen(&ends, Family::V4, false), expected);
-        assert_eq!(listen(&ends, Family::V6, false), None);
+        assert_eq!(listen(&ends, AddressFamily::V4, false), expected);
+        assert_eq!(listen(&ends, AddressFamily::V6, false), None);
         assert!(matches!(
-            listen(&ends, Family::V4, true),
-            Some((_, Accept::Any))
+            listen(&ends, AddressFamily::V4, true),
+            Some((_, AllowedPeers::Any))
         ));
     }
 
     #[test]
     fn a_named_host_may_connect_besides_the_client() {
-        let ends = Ends::new(at("10.0.0.1:21"), at("10.0.0.9:5000"));
+        let ends = ControlAddresses::new(at("10.0.0.1:21"), at("10.0.0.9:5000"));
         let other = at("10.0.0.7:0").ip();
         let request = ListenRequest {
             other_host: Some(other),
-            ..request(Family::V4, false)
+            ..request(AddressFamily::V4, false)
         };
         let options = ends.listen_options(&request, &ServerConfig::default());
-        let expected = Accept::Either(at("10.0.0.9:0").ip(), other);
+        let expected = AllowedPeers::Either(at("10.0.0.9:0").ip(), other);
         assert_eq!(options.unwrap().accept, expected);
     }
 
     #[test]
     fn loopback_is_known_in_both_families() {
-        let ends = Ends::new(at("[::1]:21"), at("[::1]:5000"));
+        let ends = ControlAddresses::new(at("[::1]:21"), at("[::1]:5000"));
         let v4 = at("127.0.0.1:0").ip();
         assert_eq!(
-            listen(&ends, Family::V4, false),
-            Some((v4, Accept::Only(v4)))
+            listen(&ends, AddressFamily::V4, false),
+            Some((v4, AllowedPeers::Only(v4)))
         );
     }
 
     #[test]
     fn the_public_address_is_told_in_its_own_family_only() {
         let public = Some(at("192.0.2.7:0").ip());
-        assert_eq!(told(at("10.0.0.1:9"), public), at("192.0.2.7:9"));
-        assert_eq!(told(at("[::1]:9"), public), at("[::1]:9"));
-        assert_eq!(told(at("10.0.0.1:9"), None), at("10.0.0.1:9"));
+        assert_eq!(
+            advertised_address(at("10.0.0.1:9"), public),
+            at("192.0.2.7:9")
+        );
+        assert_eq!(advertised_address(at("[::1]:9"), public), at("[::1]:9"));
+        assert_eq!(advertised_address(at("10.0.0.1:9"), None), at("10.0.0.1:9"));
     }
 
     #[test]
     fn connections_to_the_client_and_to_hosts_that_it_named_are_bound() {
-        let ends = Ends::new(at("127.0.0.1:21"), at("127.0.0.1:5000"));
+        let ends = ControlAddresses::new(at("127.0.0.1:21"), at("127.0.0.1:5000"));
         let client = at("127.0.0.1:6000");
         let third = at("192.0.2.7:6000");
-        assert_eq!(ends.connect_from(&[client], true), Some(ends.local.ip()));
-        assert_eq!(ends.connect_from(&[client, third], true), None);
-        let v6 = Ends::new(at("[::1]:21"), at("[::1]:5000"));
-        assert_eq!(v6.connect_from(&[client], true), Some(v6.local.ip()));
+        assert_eq!(ends.bind_address(&[client], true), Some(ends.local.ip()));
+        assert_eq!(ends.bind_address(&[client, third], true), None);
+        let v6 = ControlAddresses::new(at("[::1]:21"), at("[::1]:5000"));
+        assert_eq!(v6.bind_address(&[client], true), Some(v6.local.ip()));
         // No way leads from this host's loopback to another host.
-        assert_eq!(ends.connect_from(&[third], false), None);
-        let ends = Ends::new(at("192.0.2.1:21"), at("192.0.2.9:5000"));
-        assert_eq!(ends.connect_from(&[third], false), Some(ends.local.ip()));
-        assert_eq!(ends.connect_from(&[third], true), None);
+        assert_eq!(ends.bind_address(&[third], false), None);
+        let ends = ControlAddresses::new(at("192.0.2.1:21"), at("192.0.2.9:5000"));
+        assert_eq!(ends.bind_address(&[third], false), Some(ends.local.ip()));
+        assert_eq!(ends.bind_address(&[third], true), None);
     }
 }

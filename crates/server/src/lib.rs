@@ -29,7 +29,7 @@ mod transfer;
 mod work;
 
 pub use congestion::CongestionError;
-pub use reload::Reloads;
-pub use serve::{serve, serve_reloading};
+pub use reload::ReloadRequests;
+pub use serve::{serve, serve_with_reloads};
 pub use shutdown::{Shutdown, ShutdownHandle};
 pub use startup::ServeError;

@@ -48,12 +48,12 @@ pub(crate) async fn accept(listener: &TcpListener) -> (ControlTransport, SocketA
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let transport = ControlTransport::accepted(stream);
-                match prepare(&transport) {
+                match set_socket_options(&transport) {
                     Ok(()) => return (transport, peer),
                     Err(error) => tracing::debug!(%peer, %error, "control connection dropped"),
                 }
             }
-            Err(error) if is_of_connection(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept; trying again");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -62,7 +62,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> (ControlTransport, SocketA
     }
 }
 
-fn is_of_connection(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -74,7 +74,7 @@ fn is_of_connection(error: &io::Error) -> bool {
 
 /// Options of every control socket. Urgent data stays in line: a client's Telnet Synch (IAC DM,
 /// RFC 854) then arrives as bytes that the line reader strips, and the ABOR after it is not lost.
-fn prepare(transport: &ControlTransport) -> io::Result<()> {
+fn set_socket_options(transport: &ControlTransport) -> io::Result<()> {
     let socket = SockRef::from(transport);
     socket.set_tcp_nodelay(true)?;
     socket.set_out_of_band_inline(true)?;
@@ -89,7 +89,7 @@ fn prepare(transport: &ControlTransport) -> io::Result<()> {
 /// Turns a connection away with a 421 in place of the greeting. One send into an empty socket
 /// buffer: it cannot block, and a peer that is gone already needs no answer. In the clear: nobody waits
 /// for a handshake with who is not to be served.
-pub(crate) fn turn_away(transport: &ControlTransport, reason: &str) {
+pub(crate) fn refuse_with_421(transport: &ControlTransport, reason: &str) {
     let line = format!("421 Service not available: {reason}. Closing control connection.\r\n");
     let _ = SockRef::from(transport).send(line.as_bytes());
 }

@@ -9,20 +9,20 @@ use tokio::sync::mpsc;
 
 use crate::config::ServerConfig;
 use crate::congestion;
-use crate::shared::Shared;
+use crate::shared::ServerState;
 use crate::startup::ServeError;
 use crate::users::Users;
 
 /// Settings to take, as [`crate::serve()`] gets them while it serves.
 #[derive(Debug)]
-pub struct Reloads {
+pub struct ReloadRequests {
     settings: mpsc::Receiver<ServerConfig>,
 }
 
 /// Reloads that may wait to be carried out.
 const PENDING: usize = 4;
 
-impl Reloads {
+impl ReloadRequests {
     /// None ever.
     pub fn never() -> Self {
         Self::manual().1
@@ -54,8 +54,8 @@ impl Reloads {
                     Ok(Ok(settings)) => {
                         let _ = sender.send(settings).await;
                     }
-                    Ok(Err(error)) => refused(&error),
-                    Err(error) => refused(&error.to_string()),
+                    Ok(Err(error)) => log_refused_reload(&error),
+                    Err(error) => log_refused_reload(&error.to_string()),
                 }
             }
         });
@@ -63,7 +63,7 @@ impl Reloads {
     }
 
     /// The next settings. Pends for ever once there can be none.
-    pub(crate) async fn next(&mut self) -> ServerConfig {
+    pub(crate) async fn next_settings(&mut self) -> ServerConfig {
         match self.settings.recv().await {
             Some(settings) => settings,
             None => std::future::pending().await,
@@ -72,53 +72,56 @@ impl Reloads {
 }
 
 /// The state that sessions to come share; the same as before if the settings cannot be used.
-pub(crate) async fn apply(shared: &Arc<Shared>, settings: ServerConfig) -> Arc<Shared> {
+pub(crate) async fn apply(shared: &Arc<ServerState>, settings: ServerConfig) -> Arc<ServerState> {
     let before = Arc::clone(shared);
-    let applied = tokio::task::spawn_blocking(move || take(&before, settings)).await;
+    let applied = tokio::task::spawn_blocking(move || build_state(&before, settings)).await;
     match applied {
         Ok(Ok(after)) => {
             tracing::info!("settings and users reloaded");
             Arc::new(after)
         }
         Ok(Err(error)) => {
-            refused(&error.to_string());
+            log_refused_reload(&error.to_string());
             Arc::clone(shared)
         }
         Err(error) => {
-            refused(&error.to_string());
+            log_refused_reload(&error.to_string());
             Arc::clone(shared)
         }
     }
 }
 
-fn refused(error: &str) {
+fn log_refused_reload(error: &str) {
     tracing::error!(error, "reload refused; the settings before hold");
 }
 
-fn take(shared: &Shared, mut settings: ServerConfig) -> Result<Shared, ServeError> {
-    let fixed = keep_fixed(&shared.config, &mut settings);
+fn build_state(
+    shared: &ServerState,
+    mut settings: ServerConfig,
+) -> Result<ServerState, ServeError> {
+    let fixed = keep_restart_only_settings(&shared.config, &mut settings);
     let users = reload_users(shared, &settings)?;
-    let congestion = congestion::offered(&settings, data::os::congestion::settable())?;
+    let congestion = congestion::offered_controls(&settings, data::os::congestion::settable())?;
     for setting in fixed {
         tracing::warn!(setting, "cannot change while the server runs; restart it");
     }
     if settings.anonymous.is_none() && users.is_none() {
         tracing::warn!("nobody can log in: neither anonymous sessions nor a users file are set");
     }
-    shared.logins.reload(&settings, users);
+    shared.authenticator.reload(&settings, users);
     Ok(shared.with_settings(settings, congestion))
 }
 
 /// A file that was in use already is only looked at again: where it cannot be read any more
 /// (privileges were given up) its accounts hold.
 fn reload_users(
-    shared: &Shared,
+    shared: &ServerState,
     settings: &ServerConfig,
 ) -> Result<Option<Arc<Users>>, ServeError> {
     let Some(path) = &settings.users else {
         return Ok(None);
     };
-    match shared.logins.users() {
+    match shared.authenticator.users() {
         Some(users) if users.path() == path => {
             users.refresh();
             Ok(Some(users))
@@ -128,7 +131,7 @@ fn reload_users(
 }
 
 /// Puts back what holds for the life of the process, and names what would have changed.
-fn keep_fixed(old: &ServerConfig, new: &mut ServerConfig) -> Vec<&'static str> {
+fn keep_restart_only_settings(old: &ServerConfig, new: &mut ServerConfig) -> Vec<&'static str> {
     let mut changed = Vec::new();
     let mut keep = |name, differs: bool| {
         if differs {
@@ -157,8 +160,8 @@ mod tests {
 
     use super::*;
     use crate::config::Anonymous;
-    use crate::limits::NoPlace;
-    use crate::login::Logins;
+    use crate::limits::NoPermit;
+    use crate::login::Authenticator;
     use crate::transfer_log::TransferLog;
 
     #[tokio::test]
@@ -175,31 +178,39 @@ mod tests {
             ..ServerConfig::default()
         };
         let root = Arc::new(Root::open(dir.path()).unwrap());
-        let logins = Logins::new(&config(1), root, None);
+        let logins = Authenticator::new(&config(1), root, None);
         let log = TransferLog::open(None, None).unwrap();
-        let before = Arc::new(Shared::new(config(1), Arc::default(), logins, log));
+        let before = Arc::new(ServerState::new(config(1), Arc::default(), logins, log));
         let peer = IpAddr::from([192, 0, 2, 1]);
-        let queues = [&before.transfers, &before.sums, &before.walks];
+        let queues = [
+            &before.transfer_queue,
+            &before.checksum_queue,
+            &before.listing_queue,
+        ];
         // One client has one place; with the bounds after the reload it has two, and a session too.
         let mut held = Vec::new();
         for queue in queues {
-            held.push(queue.place(peer).await.unwrap());
-            let second = queue.place_within(peer, Duration::ZERO).await;
-            assert!(matches!(second, Err(NoPlace::Late(_))));
+            held.push(queue.acquire(peer).await.unwrap());
+            let second = queue.acquire_within(peer, Duration::ZERO).await;
+            assert!(matches!(second, Err(NoPermit::Timeout(_))));
         }
-        let _session = before.limits.admit(peer).unwrap();
-        assert!(before.limits.admit(peer).is_err());
+        let _session = before.session_limits.admit(peer).unwrap();
+        assert!(before.session_limits.admit(peer).is_err());
         let after = apply(&before, config(2)).await;
         for queue in queues {
-            held.push(queue.place_within(peer, Duration::ZERO).await.unwrap());
+            held.push(queue.acquire_within(peer, Duration::ZERO).await.unwrap());
         }
-        before.limits.admit(peer).unwrap();
+        before.session_limits.admit(peer).unwrap();
         // The same ones, also for sessions to come, and smaller bounds hold as well.
         let after = apply(&after, config(1)).await;
-        for queue in [&after.transfers, &after.sums, &after.walks] {
-            assert_eq!(queue.taken(), 2);
-            let third = queue.place_within(peer, Duration::ZERO).await;
-            assert!(matches!(third, Err(NoPlace::Late(_))));
+        for queue in [
+            &after.transfer_queue,
+            &after.checksum_queue,
+            &after.listing_queue,
+        ] {
+            assert_eq!(queue.permits_in_use(), 2);
+            let third = queue.acquire_within(peer, Duration::ZERO).await;
+            assert!(matches!(third, Err(NoPermit::Timeout(_))));
         }
     }
 
@@ -212,7 +223,10 @@ mod tests {
             max_sessions: 5,
             ..ServerConfig::default()
         };
-        assert_eq!(keep_fixed(&old, &mut new), ["listen", "root"]);
+        assert_eq!(
+            keep_restart_only_settings(&old, &mut new),
+            ["listen", "root"]
+        );
         assert_eq!((new.listen, new.max_sessions), (old.listen, 5));
         assert_eq!(new.root, old.root);
     }

@@ -11,11 +11,11 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::config::ServerConfig;
-use crate::data_address::Ends;
+use crate::data_address::ControlAddresses;
 use crate::listen;
-use crate::reload::{self, Reloads};
+use crate::reload::{self, ReloadRequests};
 use crate::session;
-use crate::shared::{Phase, Shared};
+use crate::shared::{ServerPhase, ServerState};
 use crate::shutdown::Shutdown;
 use crate::startup::{self, ServeError};
 
@@ -36,7 +36,7 @@ pub async fn serve(
     ready: impl FnOnce(SocketAddr),
     shutdown: Shutdown,
 ) -> Result<(), ServeError> {
-    serve_reloading(config, ready, shutdown, Reloads::never()).await
+    serve_with_reloads(config, ready, shutdown, ReloadRequests::never()).await
 }
 
 /// [`serve`], and takes other settings and users while it runs. Sessions that began before keep the
@@ -45,14 +45,14 @@ pub async fn serve(
 ///
 /// # Errors
 /// As [`serve`].
-pub async fn serve_reloading(
+pub async fn serve_with_reloads(
     config: ServerConfig,
     ready: impl FnOnce(SocketAddr),
     mut shutdown: Shutdown,
-    mut reloads: Reloads,
+    mut reloads: ReloadRequests,
 ) -> Result<(), ServeError> {
     let address = config.listen;
-    let (listener, mut shared) = startup::prepare(config)?;
+    let (listener, mut shared) = startup::start_up(config)?;
     let bound = listener
         .local_addr()
         .map_err(|source| ServeError::Listen { address, source })?;
@@ -69,7 +69,7 @@ pub async fn serve_reloading(
                 &mut shutdown,
                 ControlTransport::handshake,
             ) => break,
-            settings = reloads.next() => settings,
+            settings = reloads.next_settings() => settings,
         };
         shared = reload::apply(&shared, settings).await;
     }
@@ -82,7 +82,7 @@ pub async fn serve_reloading(
 /// for.
 async fn accept_until<H>(
     listener: &TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     sessions: &mut JoinSet<()>,
     shutdown: &mut Shutdown,
     handshake: impl Fn(ControlTransport) -> H,
@@ -96,14 +96,14 @@ async fn accept_until<H>(
             }
             // Ended sessions are taken out as they end, or the set would only grow.
             Some(_) = sessions.join_next() => {}
-            () = shutdown.requested() => return,
+            () = shutdown.next_request() => return,
         }
     }
 }
 
 /// Starts a session unless a limit forbids it.
 fn admit<H>(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     sessions: &mut JoinSet<()>,
     transport: ControlTransport,
     peer: SocketAddr,
@@ -114,33 +114,33 @@ fn admit<H>(
     let Ok(local) = transport.local_addr() else {
         return; // gone already
     };
-    let ends = Ends::new(local, peer);
-    match shared.limits.admit(ends.peer.ip()) {
+    let ends = ControlAddresses::new(local, peer);
+    match shared.session_limits.admit(ends.peer.ip()) {
         Ok(slot) => {
             let shared = Arc::clone(shared);
             sessions.spawn(session::run(shared, handshake(transport), ends, slot));
         }
         Err(reason) => {
             tracing::info!(peer = %ends.peer, %reason, "session turned away");
-            listen::turn_away(&transport, &reason.to_string());
+            listen::refuse_with_421(&transport, &reason.to_string());
         }
     }
 }
 
-async fn drain(shared: &Shared, sessions: &mut JoinSet<()>, shutdown: &mut Shutdown) {
+async fn drain(shared: &ServerState, sessions: &mut JoinSet<()>, shutdown: &mut Shutdown) {
     tracing::info!(sessions = sessions.len(), "draining");
-    shared.enter(Phase::Draining);
+    shared.set_phase(ServerPhase::Draining);
     let second = tokio::select! {
         () = all_ended(sessions) => return,
-        () = shutdown.requested() => true,
+        () = shutdown.next_request() => true,
         () = tokio::time::sleep(shared.config.drain) => false,
     };
     tracing::warn!(sessions = sessions.len(), "ending sessions that still run");
-    shared.enter(Phase::Ending);
+    shared.set_phase(ServerPhase::Terminating);
     if !second {
         tokio::select! {
             () = all_ended(sessions) => {}
-            () = shutdown.requested() => {}
+            () = shutdown.next_request() => {}
             () = tokio::time::sleep(FAREWELL) => {}
         }
     }
@@ -162,16 +162,16 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::login::Logins;
+    use crate::login::Authenticator;
     use crate::transfer_log::TransferLog;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn shared(config: ServerConfig, dir: &tempfile::TempDir) -> Arc<Shared> {
+    fn shared(config: ServerConfig, dir: &tempfile::TempDir) -> Arc<ServerState> {
         let root = Arc::new(Root::open(dir.path()).unwrap());
-        let logins = Logins::new(&config, root, None);
+        let logins = Authenticator::new(&config, root, None);
         let log = TransferLog::open(None, None).unwrap();
-        Arc::new(Shared::new(config, Arc::default(), logins, log))
+        Arc::new(ServerState::new(config, Arc::default(), logins, log))
     }
 
     async fn begins_with(client: &mut TcpStream, code: &[u8; 3]) {
@@ -184,15 +184,15 @@ mod tests {
     }
 
     /// A server whose first client's handshake ends when `finish` is notified; the others have none.
-    struct Slow {
+    struct SlowHandshakeServer {
         address: SocketAddr,
         finish: Arc<Notify>,
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         serving: tokio::task::JoinHandle<()>,
         _dir: tempfile::TempDir,
     }
 
-    async fn slow(config: ServerConfig) -> Slow {
+    async fn slow_handshake_server(config: ServerConfig) -> SlowHandshakeServer {
         let dir = tempfile::tempdir().unwrap();
         let shared = shared(config, &dir);
         let listener = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -215,7 +215,7 @@ mod tests {
             let (_never, mut shutdown) = Shutdown::manual();
             accept_until(&listener, &all, &mut sessions, &mut shutdown, handshake).await;
         });
-        Slow {
+        SlowHandshakeServer {
             address,
             finish,
             shared,
@@ -226,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn others_are_served_while_a_handshake_goes_on() {
-        let server = slow(ServerConfig::default()).await;
+        let server = slow_handshake_server(ServerConfig::default()).await;
         let mut first = TcpStream::connect(server.address).await.unwrap();
         for _ in 0..3 {
             let mut other = TcpStream::connect(server.address).await.unwrap();
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_handshake_has_as_long_as_a_login_may_take() {
-        let server = slow(ServerConfig {
+        let server = slow_handshake_server(ServerConfig {
             login_timeout: Duration::from_millis(20),
             ..ServerConfig::default()
         })
@@ -258,12 +258,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_drains_waits_for_no_handshake() {
-        let server = slow(ServerConfig::default()).await;
+        let server = slow_handshake_server(ServerConfig::default()).await;
         let first = TcpStream::connect(server.address).await.unwrap();
         // Connections are taken in order, so that the first one's handshake has begun.
         let mut other = TcpStream::connect(server.address).await.unwrap();
         begins_with(&mut other, b"220").await;
-        server.shared.enter(Phase::Draining);
+        server.shared.set_phase(ServerPhase::Draining);
         ends(first).await;
     }
 }

@@ -49,7 +49,7 @@ impl Shutdown {
     }
 
     /// The next request. Pends for ever once every handle is gone.
-    pub(crate) async fn requested(&mut self) {
+    pub(crate) async fn next_request(&mut self) {
         if self.requests.recv().await.is_none() {
             std::future::pending::<()>().await;
         }

@@ -11,9 +11,9 @@ use tokio::net::TcpListener;
 use crate::config::ServerConfig;
 use crate::congestion::{self, CongestionError};
 use crate::listen;
-use crate::login::Logins;
+use crate::login::Authenticator;
 use crate::privilege::{self, PrivilegeError};
-use crate::shared::Shared;
+use crate::shared::ServerState;
 use crate::transfer_log::TransferLog;
 use crate::users::{Users, UsersError};
 
@@ -82,7 +82,9 @@ fn root_advice(error: &RootError) -> &'static str {
 ///
 /// Logs and the password file are opened before privileges go (they may be root's alone), the
 /// root directories after: they must be reachable for the account that serves them.
-pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>), ServeError> {
+pub(crate) fn start_up(
+    config: ServerConfig,
+) -> Result<(TcpListener, Arc<ServerState>), ServeError> {
     listen::raise_file_limit();
     data::os::return_large_buffers();
     let listener = listen::bind(config.listen).map_err(|source| ServeError::Listen {
@@ -94,7 +96,7 @@ pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>)
     match &config.run_as {
         Some(account) => {
             privilege::become_account(account)?;
-            if users.as_ref().is_some_and(|users| !users.can_be_reread()) {
+            if users.as_ref().is_some_and(|users| !users.is_readable()) {
                 tracing::warn!(
                     "changes to the users file will need a restart: {account} may not read it; \
                      to have them noticed, give it to that account (chown {account} FILE)"
@@ -110,11 +112,11 @@ pub(crate) fn prepare(config: ServerConfig) -> Result<(TcpListener, Arc<Shared>)
         tracing::warn!("nobody can log in: neither anonymous sessions nor a users file are set");
     }
     let root = Root::open(&config.root).map_err(|error| ServeError::Root { error })?;
-    let logins = Logins::new(&config, Arc::new(root), users);
-    logins.follow_roots();
+    let logins = Authenticator::new(&config, Arc::new(root), users);
+    logins.open_account_roots();
     // After privileges went: root may set controls that others may not.
-    let congestion = congestion::offered(&config, data::os::congestion::settable())?;
-    let shared = Shared::new(config, congestion, logins, log);
+    let congestion = congestion::offered_controls(&config, data::os::congestion::settable())?;
+    let shared = ServerState::new(config, congestion, logins, log);
     Ok((listener, Arc::new(shared)))
 }
 

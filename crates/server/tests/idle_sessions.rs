@@ -56,7 +56,7 @@ fn idle_sessions_are_small() {
         max_sessions_per_address: SESSIONS + WARM_UP,
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start(config);
+    let (address, shutdown, server) = serving::start_server(config);
     // Threads, arenas and tables are there before the first figure is taken.
     let mut sessions: Vec<TcpStream> = (0..WARM_UP).map(|_| log_in(address)).collect();
     let before = resident();

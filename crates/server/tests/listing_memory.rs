@@ -91,7 +91,7 @@ fn a_directory_of_many_names_is_listed_and_removed_in_bounded_memory() {
         anonymous: Some(Anonymous::Rw),
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start(config);
+    let (address, shutdown, server) = serving::start_server(config);
     list(address, "small");
     let before = most_resident();
     let bytes = list(address, "large");

@@ -13,9 +13,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::thread;
 
 use proto::path::VPath;
-use proto::server::Rights;
+use proto::server::AccountRights;
 use server::config::ServerConfig;
-use server::users::{self, Account};
+use server::users::{self, UserAccount};
 
 const LOGINS: usize = 40;
 
@@ -46,10 +46,10 @@ fn log_in(address: SocketAddr) -> TcpStream {
 fn memory_goes_back_after_a_burst_of_password_checks() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("users");
-    let account = Account {
+    let account = UserAccount {
         name: "ann".to_owned(),
         root: None,
-        rights: Rights {
+        rights: AccountRights {
             write: true,
             third_party: false,
         },
@@ -64,7 +64,7 @@ fn memory_goes_back_after_a_burst_of_password_checks() {
         max_password_checks: Some(16),
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start(config);
+    let (address, shutdown, server) = serving::start_server(config);
     drop(log_in(address));
     let before = resident();
     let burst: Vec<_> = (0..LOGINS)

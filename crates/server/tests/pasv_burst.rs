@@ -53,7 +53,7 @@ fn a_burst_of_pasv_makes_no_threads() {
         anonymous: Some(Anonymous::Ro),
         ..ServerConfig::default()
     };
-    let (address, shutdown, server) = serving::start(config);
+    let (address, shutdown, server) = serving::start_server(config);
     let mut sessions: Vec<TcpStream> = (0..SESSIONS).map(|_| log_in(address)).collect();
     let before = threads();
     for session in &mut sessions {

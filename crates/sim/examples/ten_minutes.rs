@@ -11,8 +11,8 @@
 use std::time::{Duration, Instant};
 
 use sim::link::{Conditions, Queue};
-use sim::tcp::{Config, Congestion};
-use sim::world::{Access, FlowSpec, Scenario, Simulation};
+use sim::tcp::{CongestionAlgorithm, TcpConfig};
+use sim::world::{AccessLink, FlowSpec, Scenario, Simulation};
 use units::Rate;
 
 const FLOWS: usize = 32;
@@ -25,15 +25,15 @@ fn main() {
         queue: Queue::Packets(1000),
         ..Conditions::default()
     };
-    let access = Access {
+    let access = AccessLink {
         rate: Some(Rate::bits_per_second(1_000_000_000)),
         delay: Duration::from_millis(1),
     };
     let flow = FlowSpec {
-        tcp: Config {
-            congestion: Congestion::NewReno,
+        tcp: TcpConfig {
+            congestion: CongestionAlgorithm::NewReno,
             initial_window: 2,
-            ..Config::default()
+            ..TcpConfig::default()
         },
         sender_access: access,
         receiver_access: access,
@@ -43,14 +43,14 @@ fn main() {
         forward: bottleneck.clone(),
         reverse: bottleneck,
         flows: vec![flow; FLOWS],
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed: 1,
     });
     let stopwatch = Instant::now();
     simulation.run_until(Duration::from_secs(MINUTES * 60));
     let seconds = stopwatch.elapsed().as_secs_f64();
     let bits: f64 = (0..FLOWS).map(|f| simulation.flow(f).goodput()).sum();
-    let events = simulation.events();
+    let events = simulation.event_count();
     println!(
         "{MINUTES} minutes of {FLOWS} flows, {:.1} Mbit/s: {seconds:.2} s ({events} events, {:.1} million a second)",
         bits / 1e6,

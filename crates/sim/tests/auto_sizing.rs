@@ -12,38 +12,38 @@ use std::time::Duration;
 
 use network::{MSS, flow, link, mbit, ms, seconds};
 use sim::link::Queue;
-use sim::tcp::Congestion;
+use sim::tcp::CongestionAlgorithm;
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
 use tune::limiter::Role;
-use tune::look::Look;
-use tune::look::{carried, offered};
-use tune::sizing::auto::Auto;
-use tune::sizing::caps::Caps;
-use tune::sizing::{Change, Decision};
+use tune::sample::TcpSample;
+use tune::sample::{max_in_flight, window_of_buffer};
+use tune::sizing::auto::BufferTuner;
+use tune::sizing::host_limits::HostBufferLimits;
+use tune::sizing::{BufferDecision, BufferSetting};
 
 const MB: u64 = 1 << 20;
 /// Most bytes that may wait unsent (`TCP_NOTSENT_LOWAT` of the data room), as the simulator's default has it.
 const UNSENT: u64 = MB;
 
 /// Linux 6.18 as it ships.
-fn shipped() -> Caps {
-    Caps {
-        send_autotuned: 4 * MB,
-        send_settable: 8 * MB,
-        receive_autotuned: 32 * MB,
-        receive_settable: 8 * MB,
-        ..Caps::default()
+fn shipped() -> HostBufferLimits {
+    HostBufferLimits {
+        max_autotuned_send: 4 * MB,
+        max_settable_send: 8 * MB,
+        max_autotuned_receive: 32 * MB,
+        max_settable_receive: 8 * MB,
+        ..HostBufferLimits::default()
     }
 }
 
 /// A path, with a queue of one bandwidth-delay product.
 #[derive(Clone, Copy)]
-struct Cell {
+struct SizingPath {
     megabits: u64,
     rtt: u64,
 }
 
-impl Cell {
+impl SizingPath {
     fn product(self) -> u64 {
         self.megabits * 125 * self.rtt
     }
@@ -55,25 +55,25 @@ impl Cell {
             forward: link(Some(mbit(self.megabits)), half, Queue::Packets(queue)),
             reverse: link(None, half, Queue::Unlimited),
             flows: vec![spec],
-            cross: Vec::new(),
+            cross_traffic: Vec::new(),
             seed: 1,
         })
     }
 }
 
 /// One end's socket.
-struct Host {
+struct SizedHost {
     buffer: u64,
     /// Set by the program: autotuning leaves it alone.
     locked: bool,
     before: FlowStats,
     rtt: Duration,
-    decisions: Vec<Decision>,
+    decisions: Vec<BufferDecision>,
     /// Most bytes that were in flight or unsent.
     memory: u64,
 }
 
-impl Host {
+impl SizedHost {
     fn new(buffer: u64) -> Self {
         Self {
             buffer,
@@ -86,17 +86,19 @@ impl Host {
     }
 
     /// `tcp_sndbuf_expand`: twice the congestion window, at 2.3 KB of memory a segment.
-    fn autotune(&mut self, stats: &FlowStats, caps: &Caps) {
+    fn autotune(&mut self, stats: &FlowStats, caps: &HostBufferLimits) {
         if !self.locked {
             let window = carried_bytes(stats.cwnd) / 10 * 32;
-            self.buffer = self.buffer.max(window.min(caps.send_autotuned));
+            self.buffer = self.buffer.max(window.min(caps.max_autotuned_send));
         }
     }
 
-    fn look(&mut self, stats: &FlowStats) -> Look {
+    fn look(&mut self, stats: &FlowStats) -> TcpSample {
         let sent = stats.sender.segments - stats.sender.retransmits;
         let in_flight = (sent * MSS).saturating_sub(stats.sender.acked_bytes);
-        let unsent = carried(self.buffer).saturating_sub(in_flight).min(UNSENT);
+        let unsent = max_in_flight(self.buffer)
+            .saturating_sub(in_flight)
+            .min(UNSENT);
         self.memory = self.memory.max(in_flight + unsent);
         // Smoothed, as Linux shows it.
         if let Some(rtt) = stats.since(&self.before).mean_rtt() {
@@ -107,22 +109,22 @@ impl Host {
             };
         }
         self.before = *stats;
-        Look {
+        TcpSample {
             at: stats.at,
             bytes: stats.sender.acked_bytes,
-            rtt: self.rtt,
+            smoothed_rtt: self.rtt,
             min_rtt: stats.sender.rtt_min,
             send_buffer: self.buffer,
-            send_queued: (in_flight + unsent) / 2 * 3,
+            send_queue_memory: (in_flight + unsent) / 2 * 3,
             unsent,
             in_flight,
-            congestion_window: carried_bytes(stats.cwnd),
-            slow_start: stats.threshold.is_infinite(),
+            cwnd: carried_bytes(stats.cwnd),
+            in_slow_start: stats.ssthresh.is_infinite(),
             peer_window: 1 << 30,
-            busy: stats.sender.waits.busy,
-            rwnd_limited: stats.sender.waits.rwnd_limited,
+            busy_time: stats.sender.limited_times.busy,
+            rwnd_limited: stats.sender.limited_times.rwnd_limited,
             retransmits: stats.sender.retransmits,
-            ..Look::default()
+            ..TcpSample::default()
         }
     }
 }
@@ -133,17 +135,17 @@ fn carried_bytes(cwnd: f64) -> u64 {
 }
 
 /// Outcome of a sender: bytes, and its host.
-struct Outcome {
+struct SizingOutcome {
     delivered: u64,
-    host: Host,
-    auto: Auto,
+    host: SizedHost,
+    auto: BufferTuner,
 }
 
 /// Sends for `time`, sized by the kernel alone or watched by `auto`.
-fn send(cell: Cell, time: Duration, caps: Caps, watched: bool) -> Outcome {
-    let mut host = Host::new(87_380);
-    let mut auto = Auto::new(Role::Sender, caps);
-    let mut simulation = cell.simulation(flow(Congestion::Cubic));
+fn send(cell: SizingPath, time: Duration, caps: HostBufferLimits, watched: bool) -> SizingOutcome {
+    let mut host = SizedHost::new(87_380);
+    let mut auto = BufferTuner::new(Role::Sender, caps);
+    let mut simulation = cell.simulation(flow(CongestionAlgorithm::Cubic));
     let tick = Duration::from_micros(cell.rtt * 1000 / 8).max(ms(1));
     let mut due = Duration::ZERO;
     while simulation.now() < time {
@@ -151,24 +153,25 @@ fn send(cell: Cell, time: Duration, caps: Caps, watched: bool) -> Outcome {
         host.autotune(&stats, &caps);
         if simulation.now() >= due {
             let look = host.look(&stats);
-            let decision = auto.on_look(&look).filter(|_| watched);
-            if let Some(Change::SendBuffer(size)) = decision.as_ref().and_then(|d| d.change) {
-                (host.buffer, host.locked) = ((2 * size).min(caps.send_settable), true);
+            let decision = auto.on_sample(&look).filter(|_| watched);
+            if let Some(BufferSetting::SendBuffer(size)) = decision.as_ref().and_then(|d| d.setting)
+            {
+                (host.buffer, host.locked) = ((2 * size).min(caps.max_settable_send), true);
             }
             host.decisions.extend(decision);
-            due = simulation.now() + auto.due();
+            due = simulation.now() + auto.next_sample_in();
         }
-        simulation.set_buffers(0, carried(host.buffer), 1 << 40);
+        simulation.set_buffers(0, max_in_flight(host.buffer), 1 << 40);
         simulation.run_until(simulation.now() + tick);
     }
-    Outcome {
+    SizingOutcome {
         delivered: simulation.flow(0).delivered_bytes,
         host,
         auto,
     }
 }
 
-fn ratio(auto: &Outcome, kernel: &Outcome) -> f64 {
+fn ratio(auto: &SizingOutcome, kernel: &SizingOutcome) -> f64 {
     auto.delivered as f64 / kernel.delivered as f64
 }
 
@@ -184,7 +187,7 @@ fn where_the_kernels_buffer_is_enough_nothing_changes() {
         (1000, 10),
     ];
     for (megabits, rtt) in cells {
-        let cell = Cell { megabits, rtt };
+        let cell = SizingPath { megabits, rtt };
         let time = seconds(if megabits == 100 { 10 } else { 2 });
         let kernel = send(cell, time, shipped(), false);
         let auto = send(cell, time, shipped(), true);
@@ -203,7 +206,7 @@ fn where_the_kernels_buffer_is_enough_nothing_changes() {
 #[test]
 fn where_the_kernels_buffer_binds_a_larger_one_wins() {
     for (rtt, least) in [(50, 1.5), (100, 1.6), (200, 1.5)] {
-        let cell = Cell {
+        let cell = SizingPath {
             megabits: 1000,
             rtt,
         };
@@ -214,18 +217,18 @@ fn where_the_kernels_buffer_binds_a_larger_one_wins() {
         // What is still missing is said.
         let remark = auto.auto.remark().unwrap();
         assert!(remark.contains("net.ipv4.tcp_wmem"), "{remark}");
-        assert!(auto.auto.bound().is_some());
+        assert!(auto.auto.host_bound().is_some());
     }
 }
 
 #[test]
 fn a_privileged_sender_fills_a_long_path() {
-    let caps = Caps {
-        send_settable: 256 * MB,
-        forced: true,
+    let caps = HostBufferLimits {
+        max_settable_send: 256 * MB,
+        may_force: true,
         ..shipped()
     };
-    let cell = Cell {
+    let cell = SizingPath {
         megabits: 1000,
         rtt: 100,
     };
@@ -239,59 +242,59 @@ fn a_privileged_sender_fills_a_long_path() {
 
 #[test]
 fn a_host_that_allows_less_than_it_tunes_is_not_touched() {
-    let cell = Cell {
+    let cell = SizingPath {
         megabits: 1000,
         rtt: 50,
     };
-    let auto = send(cell, seconds(3), Caps::default(), true);
-    assert!(auto.host.decisions.iter().all(|d| d.change.is_none()));
+    let auto = send(cell, seconds(3), HostBufferLimits::default(), true);
+    assert!(auto.host.decisions.iter().all(|d| d.setting.is_none()));
     assert!(!auto.host.locked);
 }
 
 /// Receives for `time` from an unlimited sender with 64 KB and no autotuning.
-fn receive(cell: Cell, time: Duration, watched: bool) -> (u64, Vec<u64>) {
-    let caps = Caps {
-        receive_autotunes: false,
-        receive_settable: 32 * MB,
-        receive_first: [4096, 131_072],
-        ..Caps::default()
+fn receive(cell: SizingPath, time: Duration, watched: bool) -> (u64, Vec<u64>) {
+    let caps = HostBufferLimits {
+        receive_autotuning: false,
+        max_settable_receive: 32 * MB,
+        rmem_first_two: [4096, 131_072],
+        ..HostBufferLimits::default()
     };
-    let mut buffer = caps.receive_first[1];
-    let mut spec = flow(Congestion::Cubic);
-    spec.tcp.receive_buffer = offered(buffer);
-    let mut auto = Auto::new(Role::Receiver, caps);
+    let mut buffer = caps.rmem_first_two[1];
+    let mut spec = flow(CongestionAlgorithm::Cubic);
+    spec.tcp.receive_buffer = window_of_buffer(buffer);
+    let mut auto = BufferTuner::new(Role::Receiver, caps);
     let mut simulation = cell.simulation(spec);
     let (mut before, mut sizes) = (FlowStats::default(), Vec::new());
     while simulation.now() < time {
         let stats = simulation.flow(0);
-        let look = Look {
+        let look = TcpSample {
             at: stats.at,
             bytes: stats.delivered_bytes,
-            rtt: stats.since(&before).mean_rtt().unwrap_or_default(),
+            smoothed_rtt: stats.since(&before).mean_rtt().unwrap_or_default(),
             min_rtt: stats.sender.rtt_min,
             receive_buffer: buffer,
-            window: offered(buffer),
-            window_ceiling: 65_535 << 10,
-            ..Look::default()
+            receive_window: window_of_buffer(buffer),
+            max_receive_window: 65_535 << 10,
+            ..TcpSample::default()
         };
         before = stats;
         let change = auto
-            .on_look(&look)
-            .and_then(|d| d.change)
+            .on_sample(&look)
+            .and_then(|d| d.setting)
             .filter(|_| watched);
-        if let Some(Change::ReceiveBuffer(size)) = change {
-            buffer = (2 * size).min(caps.receive_settable);
+        if let Some(BufferSetting::ReceiveBuffer(size)) = change {
+            buffer = (2 * size).min(caps.max_settable_receive);
             sizes.push(buffer);
-            simulation.set_buffers(0, 1 << 40, offered(buffer));
+            simulation.set_buffers(0, 1 << 40, window_of_buffer(buffer));
         }
-        simulation.run_until(simulation.now() + auto.due());
+        simulation.run_until(simulation.now() + auto.next_sample_in());
     }
     (simulation.flow(0).delivered_bytes, sizes)
 }
 
 #[test]
 fn without_autotuning_the_receiver_is_sized_by_the_path() {
-    let cell = Cell {
+    let cell = SizingPath {
         megabits: 100,
         rtt: 100,
     };

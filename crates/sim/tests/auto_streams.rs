@@ -3,17 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod mover;
+mod auto_transfer;
 mod network;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mover::{Mover, limits, run};
+use auto_transfer::{AutoTransfer, run, stream_limits};
 use network::{flow, link, mbit, ms, seconds};
 use sim::link::{Conditions, Loss, Queue};
-use sim::tcp::Congestion;
-use sim::trace::{Point, Trace};
+use sim::tcp::CongestionAlgorithm;
+use sim::trace::{PathTrace, TracePoint};
 use sim::world::{Scenario, Simulation};
 
 /// 100 Mbit/s over 24 ms with a queue of 1000 packets.
@@ -31,31 +31,31 @@ fn simulation(forward: Conditions) -> Simulation {
         },
         forward,
         flows: Vec::new(),
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed: 1,
     })
 }
 
 /// A transfer that does not end here.
-fn endless(simulation: &mut Simulation, streams: u32) -> Mover {
-    Mover::begin(
+fn endless(simulation: &mut Simulation, streams: u32) -> AutoTransfer {
+    AutoTransfer::begin(
         simulation,
-        limits(64),
+        stream_limits(64),
         streams,
         1 << 40,
-        flow(Congestion::Cubic),
+        flow(CongestionAlgorithm::Cubic),
     )
 }
 
 /// Payload of each, Mbit/s, and the mean wait at the bottleneck, from now until `until`.
 fn measure(
     simulation: &mut Simulation,
-    movers: &mut [Mover],
+    movers: &mut [AutoTransfer],
     until: Duration,
 ) -> (Vec<f64>, Duration) {
     let from = simulation.now();
     let before: Vec<u64> = movers.iter().map(|m| m.delivered(simulation)).collect();
-    let queueing = simulation.queueing();
+    let queueing = simulation.queueing_delay();
     run(simulation, movers, until);
     let time = (until - from).as_secs_f64();
     let rates = movers
@@ -64,7 +64,7 @@ fn measure(
         .map(|(mover, before)| (mover.delivered(simulation) - before) as f64 * 8.0 / 1e6 / time);
     (
         rates.collect(),
-        simulation.queueing().since(&queueing).mean(),
+        simulation.queueing_delay().since(&queueing).mean(),
     )
 }
 
@@ -108,7 +108,7 @@ fn beside_stock_flows_it_takes_a_share() {
     for stock in [1, 4] {
         let mut simulation = simulation(deep());
         let flows: Vec<_> = (0..stock)
-            .map(|_| simulation.add_flow(flow(Congestion::Cubic)))
+            .map(|_| simulation.add_flow(flow(CongestionAlgorithm::Cubic)))
             .collect();
         run(&mut simulation, &mut [], seconds(5));
         let mut movers = [endless(&mut simulation, 4)];
@@ -144,10 +144,16 @@ fn losses_are_answered_with_streams() {
 #[test]
 fn windows_are_answered_with_as_many_streams_as_it_takes() {
     let mut simulation = simulation(link(Some(mbit(100)), ms(50), Queue::Packets(200)));
-    let mut spec = flow(Congestion::Cubic);
+    let mut spec = flow(CongestionAlgorithm::Cubic);
     // Half of the bandwidth-delay product, somewhat less.
     spec.tcp.receive_buffer = 600_000;
-    let mut movers = [Mover::begin(&mut simulation, limits(64), 1, 1 << 40, spec)];
+    let mut movers = [AutoTransfer::begin(
+        &mut simulation,
+        stream_limits(64),
+        1,
+        1 << 40,
+        spec,
+    )];
     run(&mut simulation, &mut movers, seconds(10));
     let (rates, _) = measure(&mut simulation, &mut movers, seconds(30));
     assert!(rates[0] >= 93.0, "{rates:?}");
@@ -159,27 +165,27 @@ fn windows_are_answered_with_as_many_streams_as_it_takes() {
 }
 
 /// A path that is one thing for 30 s and another from then on.
-fn step(before: Point, after: Point) -> Conditions {
+fn step(before: TracePoint, after: TracePoint) -> Conditions {
     let points = vec![
         before,
-        Point {
+        TracePoint {
             at: seconds(30),
             ..after
         },
-        Point {
+        TracePoint {
             at: seconds(300),
             ..after
         },
     ];
     Conditions {
-        trace: Some(Arc::new(Trace::new(points).unwrap())),
+        trace: Some(Arc::new(PathTrace::new(points).unwrap())),
         ..deep()
     }
 }
 
 #[test]
 fn steps_are_answered() {
-    let point = |rate: u64, rtt: u64, loss: f64| Point {
+    let point = |rate: u64, rtt: u64, loss: f64| TracePoint {
         at: Duration::ZERO,
         rate: Some(mbit(rate)),
         rtt: Some(ms(rtt)),

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
-use sim::chunked::{Chunked, Outcome};
+use sim::chunked::{ChunkedOutcome, ChunkedSpec};
 use sim::link::{Conditions, Queue};
-use sim::tcp::{Config, Congestion};
-use sim::world::{Access, FlowSpec, Scenario};
-use tune::streams::chunked::{self, Mode, Optimum, Parameters, RoundTrips, Tuner};
+use sim::tcp::{CongestionAlgorithm, TcpConfig};
+use sim::world::{AccessLink, FlowSpec, Scenario};
+use tune::streams::chunked::{
+    self, ChunkParameters, ChunkTuner, ChunkTuningMode, Optimum, RttCommands,
+};
 use units::Rate;
 
 /// B = 100 Mbit/s, τ = 10 ms, 1 000 packets of DropTail, and access links of 1 ms.
@@ -24,56 +26,61 @@ fn network(seed: u64) -> Scenario {
         },
         reverse: direction,
         flows: Vec::new(),
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed,
     }
 }
 
 /// W = 64 KB, TCP as ns-2 has it.
-fn transfer(bytes: u64, parameters: &Parameters) -> Chunked {
-    let access = Access {
+fn transfer(bytes: u64, parameters: &ChunkParameters) -> ChunkedSpec {
+    let access = AccessLink {
         rate: Some(Rate::bits_per_second(1_000_000_000)),
         delay: Duration::from_millis(1),
     };
-    Chunked {
+    ChunkedSpec {
         bytes,
         block: 16 << 10,
         stream: FlowSpec {
-            tcp: Config {
-                congestion: Congestion::NewReno,
+            tcp: TcpConfig {
+                congestion: CongestionAlgorithm::NewReno,
                 initial_window: 2,
                 receive_buffer: 64 << 10,
-                unsent: 1460,
-                ..Config::default()
+                not_sent_lowat: 1460,
+                ..TcpConfig::default()
             },
             sender_access: access,
             receiver_access: access,
             jitter: Duration::from_micros(120),
             ..FlowSpec::default()
         },
-        round_trips: parameters.round_trips,
+        round_trips: parameters.rtt_commands,
         tick: Duration::from_millis(100),
         rho: parameters.rho,
-        give_up: Duration::from_secs(3600),
+        deadline: Duration::from_secs(3600),
     }
 }
 
-fn run(mode: Mode, seed: u64, megabytes: u64, parameters: Parameters) -> Outcome {
+fn run(
+    mode: ChunkTuningMode,
+    seed: u64,
+    megabytes: u64,
+    parameters: ChunkParameters,
+) -> ChunkedOutcome {
     let outcome = transfer(megabytes * 1_000_000, &parameters).run(&network(seed), |start| {
-        chunked::tuner(mode, parameters, start.window, start.rtt)
+        chunked::mode_tuner(mode, parameters, start.window, start.rtt)
     });
     assert!(outcome.complete);
     outcome
 }
 
 /// N of each chunk.
-fn numbers(outcome: &Outcome) -> Vec<u32> {
-    outcome.parts.iter().map(|part| part.streams).collect()
+fn numbers(outcome: &ChunkedOutcome) -> Vec<u32> {
+    outcome.chunks.iter().map(|part| part.streams).collect()
 }
 
 /// When the mode had ended, seconds.
-fn settled(outcome: &Outcome) -> f64 {
-    let searching = outcome.parts.iter().take_while(|part| !part.settled);
+fn settled(outcome: &ChunkedOutcome) -> f64 {
+    let searching = outcome.chunks.iter().take_while(|part| !part.settled);
     searching
         .map(|part| part.at.as_secs_f64())
         .fold(0.0, f64::max)
@@ -82,7 +89,7 @@ fn settled(outcome: &Outcome) -> f64 {
 #[test]
 fn mi_ends_as_in_the_paper() {
     for seed in [1, 2] {
-        let outcome = run(Mode::Mi, seed, 900, Parameters::default());
+        let outcome = run(ChunkTuningMode::Mi, seed, 900, ChunkParameters::default());
         let numbers = numbers(&outcome);
         assert_eq!(numbers[..7], [1, 2, 4, 8, 16, 32, 32], "seed {seed}");
         assert!(
@@ -90,7 +97,7 @@ fn mi_ends_as_in_the_paper() {
             "{}",
             settled(&outcome)
         );
-        let end = outcome.whole_parts().last().unwrap();
+        let end = outcome.full_chunks().last().unwrap();
         assert!((96.0..98.0).contains(&(end.goodput() / 1e6)), "{end:?}");
     }
 }
@@ -98,8 +105,13 @@ fn mi_ends_as_in_the_paper() {
 #[test]
 fn mi_plus_ends_as_in_the_paper() {
     for seed in [1, 2] {
-        let outcome = run(Mode::MiPlus, seed, 900, Parameters::default());
-        let end = outcome.whole_parts().last().unwrap();
+        let outcome = run(
+            ChunkTuningMode::MiPlus,
+            seed,
+            900,
+            ChunkParameters::default(),
+        );
+        let end = outcome.full_chunks().last().unwrap();
         assert!((24..=26).contains(&end.streams), "seed {seed}: {end:?}");
         assert!(
             (65.0..75.0).contains(&settled(&outcome)),
@@ -112,7 +124,7 @@ fn mi_plus_ends_as_in_the_paper() {
 
 #[test]
 fn aimd_climbs_slowly_and_falls_back_by_half() {
-    let outcome = run(Mode::Aimd, 1, 2500, Parameters::default());
+    let outcome = run(ChunkTuningMode::Aimd, 1, 2500, ChunkParameters::default());
     let numbers = numbers(&outcome);
     let up: Vec<u32> = (1..=25).step_by(2).collect();
     assert_eq!(numbers[..up.len()], up);
@@ -132,27 +144,27 @@ fn aimd_climbs_slowly_and_falls_back_by_half() {
 /// Commands only between chunks see an idle path: R stays, and the modes stop early.
 #[test]
 fn round_trips_between_chunks_stop_the_modes_early() {
-    let between = Parameters {
-        round_trips: RoundTrips::Between,
-        ..Parameters::default()
+    let between = ChunkParameters {
+        rtt_commands: RttCommands::BetweenChunks,
+        ..ChunkParameters::default()
     };
-    let mi = run(Mode::Mi, 1, 700, between);
-    let end = mi.whole_parts().last().unwrap();
+    let mi = run(ChunkTuningMode::Mi, 1, 700, between);
+    let end = mi.full_chunks().last().unwrap();
     assert_eq!(end.streams, 8);
     assert!((96.0..98.0).contains(&(end.goodput() / 1e6)), "{end:?}");
-    let plus = run(Mode::MiPlus, 1, 700, between);
-    assert_eq!(plus.whole_parts().last().unwrap().streams, 5);
+    let plus = run(ChunkTuningMode::MiPlus, 1, 700, between);
+    assert_eq!(plus.full_chunks().last().unwrap().streams, 5);
 }
 
 /// The second term of equation (1) by itself has its maximum at one stream: 21 Mbit/s.
 #[test]
 fn the_text_to_the_letter_ends_with_one_stream() {
-    let literal = Parameters {
+    let literal = ChunkParameters {
         optimum: Optimum::SecondTerm,
-        ..Parameters::default()
+        ..ChunkParameters::default()
     };
-    let outcome = run(Mode::MiPlus, 1, 1000, literal);
-    let end = outcome.whole_parts().last().unwrap();
+    let outcome = run(ChunkTuningMode::MiPlus, 1, 1000, literal);
+    let end = outcome.full_chunks().last().unwrap();
     assert_eq!(end.streams, 1);
     assert!(end.goodput() < 22e6);
 }
@@ -161,12 +173,12 @@ fn the_text_to_the_letter_ends_with_one_stream() {
 #[test]
 fn eta_decides_the_number_and_not_the_goodput() {
     let ends = |eta: f64| {
-        let parameters = Parameters {
+        let parameters = ChunkParameters {
             eta,
-            ..Parameters::default()
+            ..ChunkParameters::default()
         };
-        let outcome = run(Mode::Mi, 1, 1200, parameters);
-        let end = outcome.whole_parts().last().cloned().unwrap();
+        let outcome = run(ChunkTuningMode::Mi, 1, 1200, parameters);
+        let end = outcome.full_chunks().last().cloned().unwrap();
         (end.streams, end.goodput())
     };
     let (low, high) = (ends(0.6), ends(0.95));
@@ -177,12 +189,14 @@ fn eta_decides_the_number_and_not_the_goodput() {
 /// Results of `auto` where it only sees chunks: as much goodput as MI, without its queue.
 #[test]
 fn the_probe_needs_a_quarter_of_the_queue() {
-    let parameters = Parameters::default();
-    let probe = |start: sim::chunked::Start| -> Box<dyn Tuner> { chunked::probe(1, 64, start.rtt) };
+    let parameters = ChunkParameters::default();
+    let probe = |start: sim::chunked::InitialPath| -> Box<dyn ChunkTuner> {
+        chunked::probe_tuner(1, 64, start.rtt)
+    };
     let outcome = transfer(900_000_000, &parameters).run(&network(1), probe);
-    let mi = run(Mode::Mi, 1, 900, Parameters::default());
-    let mi_end = mi.whole_parts().last().unwrap();
-    let end = outcome.parts.iter().rfind(|part| part.settled).unwrap();
+    let mi = run(ChunkTuningMode::Mi, 1, 900, ChunkParameters::default());
+    let mi_end = mi.full_chunks().last().unwrap();
+    let end = outcome.chunks.iter().rfind(|part| part.settled).unwrap();
     assert!(end.streams <= 8, "{end:?}");
     assert!(
         end.goodput() > 0.985 * mi_end.goodput(),

@@ -13,9 +13,9 @@ mod network;
 
 use std::fmt::Write;
 
-use network::{between, fairness, flow, megabits, ms, seconds, ten_megabit};
+use network::{fairness, flow, megabits, ms, seconds, stats_between, ten_megabit};
 use sim::link::Loss;
-use sim::tcp::Congestion;
+use sim::tcp::CongestionAlgorithm;
 use sim::world::{FlowSpec, Simulation};
 
 const KEPT: &str = include_str!("snapshots/netsim.txt");
@@ -25,7 +25,7 @@ const LOSSES: [f64; 4] = [0.0, 0.0001, 0.001, 0.01];
 const FLOWS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// `count` flows that begin 50 ms apart, over 10 Mbit/s and 100 ms with a queue of 83 packets.
-fn simulate(congestion: Congestion, count: u64, window: u64, loss: f64) -> Simulation {
+fn simulate(congestion: CongestionAlgorithm, count: u64, window: u64, loss: f64) -> Simulation {
     let flows = (0..count).map(|n| {
         let mut spec = flow(congestion);
         spec.tcp.receive_buffer = window;
@@ -48,7 +48,7 @@ fn table() -> String {
         "10 Mbit/s, round trip 100 ms, queue 83 packets (1 BDP), seed {SEED}; from 10 s to 30 s.\n\
          goodput of all flows, Mbit/s (at most 9.73):\n"
     );
-    for congestion in [Congestion::NewReno, Congestion::Cubic] {
+    for congestion in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
         for (name, window) in WINDOWS {
             let _ = write!(text, "\n{:<22}", format!("{congestion:?}, {name}"));
             for count in FLOWS {
@@ -58,7 +58,7 @@ fn table() -> String {
                 let _ = write!(text, "\n  loss {:<15}", format!("{} %", loss * 100.0));
                 for count in FLOWS {
                     let mut simulation = simulate(congestion, count, window, loss);
-                    let flows = between(&mut simulation, seconds(10), seconds(30));
+                    let flows = stats_between(&mut simulation, seconds(10), seconds(30));
                     let _ = write!(text, "{:>7.2}", megabits(&flows));
                 }
             }
@@ -69,7 +69,7 @@ fn table() -> String {
     text.push_str(
         "flows             aggregate  min    max  fairness  drops  timeouts  mean RTT, ms\n",
     );
-    for congestion in [Congestion::NewReno, Congestion::Cubic] {
+    for congestion in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
         for count in FLOWS {
             text.push_str(&line(congestion, count));
         }
@@ -77,9 +77,9 @@ fn table() -> String {
     text
 }
 
-fn line(congestion: Congestion, count: u64) -> String {
+fn line(congestion: CongestionAlgorithm, count: u64) -> String {
     let mut simulation = simulate(congestion, count, 1 << 20, 0.0);
-    let flows = between(&mut simulation, seconds(10), seconds(30));
+    let flows = stats_between(&mut simulation, seconds(10), seconds(30));
     let each = || flows.iter().map(|f| f.goodput() / 1e6);
     let rtt: f64 = flows.iter().map(|f| f.sender.rtt_total.as_secs_f64()).sum();
     let samples: u64 = flows.iter().map(|f| f.sender.rtt_samples).sum();

@@ -13,33 +13,33 @@
     reason = "sizes and numbers of streams are small"
 )]
 
+mod drs_transfer;
 mod network;
-mod transfer;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use drs_transfer::{DrsPolicy, DrsRun, DrsSetup, DrsTransfer, run};
 use network::{fairness, flow, link, mbit, megabits, ms, seconds};
 use sim::link::{Conditions, Queue};
-use sim::tcp::Congestion;
-use sim::trace::{Point, Trace, shipped};
+use sim::tcp::CongestionAlgorithm;
+use sim::trace::{PathTrace, TracePoint, built_in_trace};
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
-use transfer::{Policy, Run, Setup, Transfer, run};
-use tune::sizing::drs::Interval;
+use tune::sizing::drs::DrsInterval;
 use units::Rate;
 
 const MB: u64 = 1 << 20;
 /// Buffers of a stock FTP.
-const STOCK: Policy = Policy::Static(64 << 10);
+const STOCK: DrsPolicy = DrsPolicy::Static(64 << 10);
 /// The papers' over-provisioned ones.
-const LARGE: Policy = Policy::Static(16 * MB);
+const LARGE: DrsPolicy = DrsPolicy::Static(16 * MB);
 /// The highest product that ping and iperf showed on the papers' live WAN.
-const BEST_STATIC: Policy = Policy::Static(268_000);
-const DRS1: Policy = Policy::Drs1;
-const DRS: Policy = Policy::Drs(Interval::Adaptive);
+const BEST_STATIC: DrsPolicy = DrsPolicy::Static(268_000);
+const DRS1: DrsPolicy = DrsPolicy::Drs1;
+const DRS: DrsPolicy = DrsPolicy::Drs(DrsInterval::Adaptive);
 
-fn setup(bytes: u64, streams: u64, policy: Policy) -> Setup {
-    Setup {
+fn setup(bytes: u64, streams: u64, policy: DrsPolicy) -> DrsSetup {
+    DrsSetup {
         bytes,
         streams,
         policy,
@@ -58,7 +58,7 @@ fn one_bottleneck(forward: Conditions) -> Scenario {
         },
         forward,
         flows: Vec::new(),
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed: 1,
     }
 }
@@ -76,7 +76,7 @@ fn emulated() -> Scenario {
 }
 
 /// A path that varies, with a queue of one mean bandwidth-delay product.
-fn varying(trace: Arc<Trace>) -> Scenario {
+fn varying(trace: Arc<PathTrace>) -> Scenario {
     let (rate, rtt) = (trace.mean_rate().unwrap(), trace.mean_rtt().unwrap());
     one_bottleneck(Conditions {
         queue: Queue::Bytes(rate.bytes_in(rtt)),
@@ -86,15 +86,15 @@ fn varying(trace: Arc<Trace>) -> Scenario {
 }
 
 /// Bytes that a transfer without end brings in `time`.
-fn endless(scenario: &Scenario, policy: Policy, time: Duration) -> Run {
+fn endless(scenario: &Scenario, policy: DrsPolicy, time: Duration) -> DrsRun {
     let mut simulation = Simulation::new(scenario);
-    let mut transfer = Transfer::begin(&mut simulation, setup(1 << 40, 1, policy));
+    let mut transfer = DrsTransfer::begin(&mut simulation, setup(1 << 40, 1, policy));
     transfer.run_until(&mut simulation, time);
     transfer.report(&simulation)
 }
 
 /// Time of the first as a multiple of the second's.
-fn times(a: &Run, b: &Run) -> f64 {
+fn times(a: &DrsRun, b: &DrsRun) -> f64 {
     a.elapsed.as_secs_f64() / b.elapsed.as_secs_f64()
 }
 
@@ -134,7 +134,7 @@ fn drs_is_about_as_fast_as_large_buffers_at_every_size() {
             for megabytes in [8, 16, 32] {
                 let drs = run(
                     &path,
-                    Setup {
+                    DrsSetup {
                         window,
                         ..setup(megabytes * MB, 1, DRS)
                     },
@@ -212,7 +212,7 @@ fn drs_fits_paths_of_all_sizes() {
 /// Figure 5 of the 2004 paper: 55 Mbit/s against 33 for the best static buffer.
 #[test]
 fn drs_beats_the_best_static_buffer_on_the_live_wan() {
-    let path = varying(shipped("drsftp-wan").unwrap());
+    let path = varying(built_in_trace("drsftp-wan").unwrap());
     let of = |policy| endless(&path, policy, seconds(120));
     let (best, large, drs) = (of(BEST_STATIC), of(LARGE), of(DRS));
     let gain = drs.goodput() / best.goodput();
@@ -224,7 +224,7 @@ fn drs_beats_the_best_static_buffer_on_the_live_wan() {
 /// Goodput with large buffers on this path: 1.25 times that with the static ones.
 #[test]
 fn drs_is_never_below_the_best_static_buffer_on_the_varying_path() {
-    let path = varying(shipped("drsftp-path").unwrap());
+    let path = varying(built_in_trace("drsftp-path").unwrap());
     let of = |policy| endless(&path, policy, seconds(400));
     let (best, large, drs) = (of(BEST_STATIC), of(LARGE), of(DRS));
     assert!(drs.goodput() > 0.98 * large.goodput());
@@ -248,7 +248,7 @@ fn a_path_that_becomes_longer_is_filled_again() {
         ((20, 119), (20, 300)),
         ((80, 50), (20, 200)),
     ] {
-        let point = |at, (rate, rtt)| Point {
+        let point = |at, (rate, rtt)| TracePoint {
             at: seconds(at),
             rate: Some(mbit(rate)),
             rtt: Some(ms(rtt)),
@@ -257,12 +257,12 @@ fn a_path_that_becomes_longer_is_filled_again() {
         let points = vec![point(0, before), point(20, after), point(50, after)];
         let path = one_bottleneck(Conditions {
             queue: Queue::Bytes(mbit(20).bytes_in(ms(150))),
-            trace: Some(Arc::new(Trace::new(points).unwrap())),
+            trace: Some(Arc::new(PathTrace::new(points).unwrap())),
             ..Conditions::default()
         });
         let of = |policy| endless(&path, policy, seconds(50));
         let (large, drs) = (of(LARGE), of(DRS));
-        let after = |run: &Run| run.goodput_between(seconds(20), seconds(50));
+        let after = |run: &DrsRun| run.goodput_between(seconds(20), seconds(50));
         let share = after(&drs) / after(&large);
         assert!(share > 0.9, "{share}");
         assert!(drs.largest_buffer < 4 * MB, "{}", drs.largest_buffer);
@@ -270,12 +270,12 @@ fn a_path_that_becomes_longer_is_filled_again() {
 }
 
 /// Time and mean buffer of ten transfers in ten stretches of a path that varies.
-fn ten_transfers(path: &Scenario, bytes: u64, policy: Policy) -> (f64, f64) {
+fn ten_transfers(path: &Scenario, bytes: u64, policy: DrsPolicy) -> (f64, f64) {
     let mut simulation = Simulation::new(path);
     let (mut time, mut buffer_seconds) = (0.0, 0.0);
     for n in 0..10 {
         simulation.run_until(seconds(100 * n));
-        let mut transfer = Transfer::begin(&mut simulation, setup(bytes, 1, policy));
+        let mut transfer = DrsTransfer::begin(&mut simulation, setup(bytes, 1, policy));
         transfer.run_until(&mut simulation, seconds(100 * n + 100));
         let run = transfer.report(&simulation);
         time += run.elapsed.as_secs_f64();
@@ -289,13 +289,13 @@ fn ten_transfers(path: &Scenario, bytes: u64, policy: Policy) -> (f64, f64) {
 #[test]
 fn an_adaptive_interval_beats_fixed_ones() {
     for name in ["drsftp-path", "drsftp-wan"] {
-        let path = varying(shipped(name).unwrap());
+        let path = varying(built_in_trace(name).unwrap());
         let of = |policy| ten_transfers(&path, MB, policy);
         let (large, _) = of(LARGE);
         let (time, buffer) = of(DRS);
         assert!(time < 1.02 * large, "{name}: {time} and {large}");
         for short in [10, 20] {
-            let (_, fixed) = of(Policy::Drs(Interval::Fixed(ms(short))));
+            let (_, fixed) = of(DrsPolicy::Drs(DrsInterval::Fixed(ms(short))));
             assert!(
                 fixed > 1.2 * buffer,
                 "{name}, {short} ms: {fixed} and {buffer}"
@@ -303,25 +303,25 @@ fn an_adaptive_interval_beats_fixed_ones() {
         }
         // Between them lie those that cost a little of one or the other.
         for middle in [30, 50, 70] {
-            let (slower, larger) = of(Policy::Drs(Interval::Fixed(ms(middle))));
+            let (slower, larger) = of(DrsPolicy::Drs(DrsInterval::Fixed(ms(middle))));
             assert!(
                 slower > 1.05 * time || larger > 1.05 * buffer,
                 "{name}, {middle} ms: {slower} and {time}, {larger} and {buffer}"
             );
         }
         for long in [100, 200, 500, 1000] {
-            let (fixed, _) = of(Policy::Drs(Interval::Fixed(ms(long))));
+            let (fixed, _) = of(DrsPolicy::Drs(DrsInterval::Fixed(ms(long))));
             assert!(fixed > 1.08 * time, "{name}, {long} ms: {fixed} and {time}");
         }
     }
 }
 
 /// Goodput of four stock flows and of a transfer's four streams between 10 s and 70 s on one path.
-fn beside_stock(policy: Policy, seed: u64) -> Vec<FlowStats> {
+fn beside_stock(policy: DrsPolicy, seed: u64) -> Vec<FlowStats> {
     // Hosts that are never quite in step: drop-tail queues favour some of those that are.
     let jitter = ms(3);
     let stock = (0..4).map(|n| {
-        let mut spec = flow(Congestion::Cubic);
+        let mut spec = flow(CongestionAlgorithm::Cubic);
         (spec.tcp.send_buffer, spec.tcp.receive_buffer) = (64 << 10, 64 << 10);
         (spec.start, spec.jitter) = (ms(130 * n), jitter);
         spec
@@ -330,11 +330,11 @@ fn beside_stock(policy: Policy, seed: u64) -> Vec<FlowStats> {
     scenario.flows = stock.collect::<Vec<FlowSpec>>();
     scenario.seed = seed;
     let mut simulation = Simulation::new(&scenario);
-    let sized = Setup {
+    let sized = DrsSetup {
         jitter,
         ..setup(1 << 40, 4, policy)
     };
-    let mut transfer = Transfer::begin(&mut simulation, sized);
+    let mut transfer = DrsTransfer::begin(&mut simulation, sized);
     transfer.run_until(&mut simulation, seconds(10));
     let flows: Vec<_> = (0..4).chain(transfer.flows()).collect();
     let before: Vec<FlowStats> = flows.iter().map(|f| simulation.flow(*f)).collect();

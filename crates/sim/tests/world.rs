@@ -7,12 +7,14 @@ mod network;
 use std::sync::Arc;
 use std::time::Duration;
 
-use network::{MSS, between, fairness, flow, link, mbit, megabits, ms, seconds, ten_megabit};
+use network::{MSS, fairness, flow, link, mbit, megabits, ms, seconds, stats_between, ten_megabit};
 use proptest::prelude::*;
 use sim::link::{Conditions, Loss, Queue, Reorder};
-use sim::tcp::{Config, Congestion};
-use sim::trace::{Point, Trace};
-use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation, Source};
+use sim::tcp::{CongestionAlgorithm, TcpConfig};
+use sim::trace::{PathTrace, TracePoint};
+use sim::world::{
+    AccessLink, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation, TrafficSource,
+};
 use units::Rate;
 
 /// The largest payload rate of a 10 Mbit/s line, Mbit/s.
@@ -20,18 +22,18 @@ const TEN_MEGABIT_PAYLOAD: f64 = 10.0 * 1460.0 / 1500.0;
 
 #[test]
 fn a_window_limited_flow_gets_a_window_a_round_trip() {
-    let access = Access {
+    let access = AccessLink {
         rate: Some(mbit(1000)),
         delay: ms(1),
     };
-    let mut spec = flow(Congestion::NewReno);
+    let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.tcp.receive_buffer = 65_536;
     (spec.sender_access, spec.receiver_access) = (access, access);
     let mut simulation = Simulation::new(&Scenario {
         forward: link(Some(mbit(100)), ms(10), Queue::Packets(1000)),
         reverse: link(Some(mbit(100)), ms(10), Queue::Packets(1000)),
         flows: vec![spec],
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed: 1,
     });
     simulation.run_until(seconds(5));
@@ -43,14 +45,14 @@ fn a_window_limited_flow_gets_a_window_a_round_trip() {
     assert_eq!(flow.delivered_bytes, 1000 * (65_536 / MSS) * MSS);
     // In the first window's burst packets waited for each other.
     assert_eq!(flow.min_rtt(), Some(rtt));
-    let waits = flow.sender.waits;
+    let waits = flow.sender.limited_times;
     assert_eq!(waits.rwnd_limited, flow.at);
 }
 
 #[test]
 fn newreno_is_a_sawtooth_of_three_quarters() {
     // A queue far below the bandwidth-delay product: the round trip hardly changes.
-    let mut simulation = Simulation::new(&ten_megabit(8, vec![flow(Congestion::NewReno)]));
+    let mut simulation = Simulation::new(&ten_megabit(8, vec![flow(CongestionAlgorithm::NewReno)]));
     simulation.run_until(seconds(60));
     let recoveries = simulation.flow(0).sender.recoveries;
     let (mut sum, mut count, mut peak) = (0.0, 0.0, 0.0_f64);
@@ -71,9 +73,9 @@ fn newreno_is_a_sawtooth_of_three_quarters() {
 
 #[test]
 fn a_deep_queue_keeps_the_bottleneck_busy() {
-    for congestion in [Congestion::NewReno, Congestion::Cubic] {
+    for congestion in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
         let mut simulation = Simulation::new(&ten_megabit(90, vec![flow(congestion)]));
-        let flows = between(&mut simulation, seconds(20), seconds(80));
+        let flows = stats_between(&mut simulation, seconds(20), seconds(80));
         let share = megabits(&flows) / TEN_MEGABIT_PAYLOAD;
         assert!(share > 0.995, "{congestion:?}: {share}");
         assert_eq!(flows[0].sender.timeouts, 0);
@@ -88,25 +90,28 @@ fn cubic_fills_a_long_path_that_newreno_does_not() {
             forward: link(Some(mbit(50)), ms(100), Queue::Packets(100)),
             reverse: link(None, ms(100), Queue::Unlimited),
             flows: vec![flow(congestion)],
-            cross: Vec::new(),
+            cross_traffic: Vec::new(),
             seed: 1,
         });
-        megabits(&between(&mut simulation, seconds(20), seconds(70)))
+        megabits(&stats_between(&mut simulation, seconds(20), seconds(70)))
     };
-    let (cubic, reno) = (goodput(Congestion::Cubic), goodput(Congestion::NewReno));
+    let (cubic, reno) = (
+        goodput(CongestionAlgorithm::Cubic),
+        goodput(CongestionAlgorithm::NewReno),
+    );
     assert!(cubic > 1.15 * reno, "cubic {cubic}, newreno {reno}");
 }
 
 #[test]
 fn equal_flows_share_equally() {
-    for congestion in [Congestion::NewReno, Congestion::Cubic] {
+    for congestion in [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic] {
         let specs = (0..8).map(|n| FlowSpec {
             start: ms(130 * n),
             jitter: ms(1),
             ..flow(congestion)
         });
         let mut simulation = Simulation::new(&ten_megabit(83, specs.collect()));
-        let flows = between(&mut simulation, seconds(20), seconds(200));
+        let flows = stats_between(&mut simulation, seconds(20), seconds(200));
         assert!(
             fairness(&flows) > 0.9,
             "{congestion:?}: {}",
@@ -129,17 +134,17 @@ fn trouble(seed: u64) -> Scenario {
         ..scenario.forward
     };
     scenario.reverse.loss = Loss::Independent(0.01);
-    scenario.flows = [Congestion::NewReno, Congestion::Cubic]
+    scenario.flows = [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic]
         .map(|congestion| {
             let mut spec = flow(congestion);
             spec.tcp.delayed_ack = Some(ms(40));
             spec.tcp.handshake = true;
             spec.jitter = Duration::from_micros(300);
-            spec.source = Source::Bytes(3_000_001);
+            spec.source = TrafficSource::Bytes(3_000_001);
             spec
         })
         .to_vec();
-    scenario.cross = vec![CrossTraffic {
+    scenario.cross_traffic = vec![CrossTraffic {
         rate: mbit(4),
         packet_bytes: 700,
         start: Duration::ZERO,
@@ -156,7 +161,11 @@ fn the_same_seed_gives_the_same_run() {
         let mut simulation = Simulation::new(&trouble(seed));
         simulation.run_until(seconds(30));
         let flows: Vec<FlowStats> = (0..2).map(|f| simulation.flow(f)).collect();
-        (flows, simulation.bottleneck(), simulation.events())
+        (
+            flows,
+            simulation.forward_counters(),
+            simulation.event_count(),
+        )
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).0, run(2).0);
@@ -173,12 +182,12 @@ fn no_packet_and_no_byte_is_made_or_lost_unseen() {
     }
     simulation.run_until(at + seconds(60));
     assert_eq!(simulation.packets_in_flight(), 0);
-    let there = simulation.bottleneck();
+    let there = simulation.forward_counters();
     assert_eq!(
         there.packets,
         there.delivered + there.queue_drops + there.losses
     );
-    let back = simulation.reverse();
+    let back = simulation.reverse_counters();
     assert_eq!(
         back.packets,
         back.delivered + back.queue_drops + back.losses
@@ -199,12 +208,12 @@ fn a_transfer_of_bytes_takes_round_trips_and_sending_time() {
     // 4 + 8 + 16 + 2 segments and a short one, over a path without a bottleneck.
     let mut scenario = ten_megabit(1000, Vec::new());
     scenario.forward.rate = None;
-    let mut spec = flow(Congestion::NewReno);
+    let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.tcp.initial_window = 4;
-    spec.source = Source::Bytes(30 * MSS + 1);
+    spec.source = TrafficSource::Bytes(30 * MSS + 1);
     scenario.flows = vec![spec];
     scenario.flows.push(FlowSpec {
-        tcp: Config {
+        tcp: TcpConfig {
             handshake: true,
             ..spec.tcp
         },
@@ -219,11 +228,11 @@ fn a_transfer_of_bytes_takes_round_trips_and_sending_time() {
 
 #[test]
 fn an_application_can_be_the_limit() {
-    let mut spec = flow(Congestion::NewReno);
-    spec.source = Source::Paced(mbit(3));
+    let mut spec = flow(CongestionAlgorithm::NewReno);
+    spec.source = TrafficSource::Paced(mbit(3));
     spec.stop = Some(seconds(40));
     let mut simulation = Simulation::new(&ten_megabit(80, vec![spec]));
-    let flows = between(&mut simulation, seconds(10), seconds(40));
+    let flows = stats_between(&mut simulation, seconds(10), seconds(40));
     assert!(
         (megabits(&flows) - 3.0).abs() < 0.01,
         "{}",
@@ -241,13 +250,13 @@ fn an_application_can_be_the_limit() {
 
 #[test]
 fn flows_come_and_go() {
-    let mut simulation = Simulation::new(&ten_megabit(83, vec![flow(Congestion::Cubic)]));
+    let mut simulation = Simulation::new(&ten_megabit(83, vec![flow(CongestionAlgorithm::Cubic)]));
     simulation.run_until(seconds(20));
-    let second = simulation.add_flow(flow(Congestion::Cubic));
-    let both = between(&mut simulation, seconds(60), seconds(120));
+    let second = simulation.add_flow(flow(CongestionAlgorithm::Cubic));
+    let both = stats_between(&mut simulation, seconds(60), seconds(120));
     assert!(both[1].goodput() > 0.25 * both[0].goodput());
     simulation.stop_flow(second);
-    let alone = between(&mut simulation, seconds(130), seconds(160));
+    let alone = stats_between(&mut simulation, seconds(130), seconds(160));
     assert_eq!(alone[1].delivered_bytes, 0);
     assert!(alone[1].finished.is_some());
     assert!(alone[0].goodput() / 1e6 > 0.98 * TEN_MEGABIT_PAYLOAD);
@@ -255,26 +264,26 @@ fn flows_come_and_go() {
 
 #[test]
 fn buffers_can_be_changed_while_it_runs() {
-    let mut spec = flow(Congestion::NewReno);
+    let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.tcp.send_buffer = 20 * MSS;
     spec.tcp.receive_buffer = 60 * MSS;
     let mut simulation = Simulation::new(&ten_megabit(200, vec![spec]));
-    let small = between(&mut simulation, seconds(5), seconds(25));
-    assert!(small[0].sender.waits.sndbuf_limited > ms(19_900));
+    let small = stats_between(&mut simulation, seconds(5), seconds(25));
+    assert!(small[0].sender.limited_times.sndbuf_limited > ms(19_900));
     simulation.set_buffers(0, 40 * MSS, 60 * MSS);
-    let more = between(&mut simulation, seconds(30), seconds(50));
+    let more = stats_between(&mut simulation, seconds(30), seconds(50));
     let ratio = more[0].goodput() / small[0].goodput();
     assert!((ratio - 2.0).abs() < 0.02, "{ratio}");
     simulation.set_buffers(0, 1 << 30, 10 * MSS);
-    let less = between(&mut simulation, seconds(55), seconds(75));
+    let less = stats_between(&mut simulation, seconds(55), seconds(75));
     let ratio = less[0].goodput() / small[0].goodput();
     assert!((ratio - 0.5).abs() < 0.01, "{ratio}");
-    assert!(less[0].sender.waits.rwnd_limited > ms(19_900));
+    assert!(less[0].sender.limited_times.rwnd_limited > ms(19_900));
 }
 
 #[test]
 fn cross_traffic_takes_its_share() {
-    let mut scenario = ten_megabit(83, vec![flow(Congestion::NewReno)]);
+    let mut scenario = ten_megabit(83, vec![flow(CongestionAlgorithm::NewReno)]);
     let steady = CrossTraffic {
         rate: mbit(6),
         packet_bytes: 1500,
@@ -282,19 +291,19 @@ fn cross_traffic_takes_its_share() {
         stop: None,
         bursts: None,
     };
-    scenario.cross = vec![steady];
+    scenario.cross_traffic = vec![steady];
     let mut simulation = Simulation::new(&scenario);
-    let flows = between(&mut simulation, seconds(20), seconds(120));
+    let flows = stats_between(&mut simulation, seconds(20), seconds(120));
     let left = 4.0 * 1460.0 / 1500.0;
     let goodput = megabits(&flows);
     assert!((0.95..1.05).contains(&(goodput / left)), "{goodput}");
-    assert!(simulation.bottleneck().queue_drops >= flows[0].drops);
+    assert!(simulation.forward_counters().queue_drops >= flows[0].drops);
 }
 
 #[test]
 fn bursts_have_the_mean_that_was_asked_for() {
     let mut scenario = ten_megabit(1000, Vec::new());
-    scenario.cross = vec![CrossTraffic {
+    scenario.cross_traffic = vec![CrossTraffic {
         rate: mbit(8),
         packet_bytes: 1000,
         start: Duration::ZERO,
@@ -303,26 +312,26 @@ fn bursts_have_the_mean_that_was_asked_for() {
     }];
     let mut simulation = Simulation::new(&scenario);
     simulation.run_until(seconds(1000));
-    let offered = simulation.bottleneck().bytes as f64 * 8.0 / 1e6 / 1000.0;
+    let offered = simulation.forward_counters().bytes as f64 * 8.0 / 1e6 / 1000.0;
     // 2500 bursts: a standard error of about 3 %.
     assert!((offered / 2.0 - 1.0).abs() < 0.1, "{offered}");
 }
 
 #[test]
 fn a_trace_is_followed() {
-    let point = |at, rate, rtt| Point {
+    let point = |at, rate, rtt| TracePoint {
         at: seconds(at),
         rate: Some(mbit(rate)),
         rtt: Some(ms(rtt)),
         loss: None,
     };
-    let trace = Trace::new(vec![point(0, 4, 200), point(30, 12, 60)]).unwrap();
-    let mut scenario = ten_megabit(40, vec![flow(Congestion::Cubic)]);
+    let trace = PathTrace::new(vec![point(0, 4, 200), point(30, 12, 60)]).unwrap();
+    let mut scenario = ten_megabit(40, vec![flow(CongestionAlgorithm::Cubic)]);
     let trace = Some(Arc::new(trace));
     (scenario.forward.trace, scenario.reverse.trace) = (trace.clone(), trace);
     let mut simulation = Simulation::new(&scenario);
     for (from, to, rate, rtt) in [(20, 30, 4.0, 200), (45, 60, 12.0, 60), (80, 90, 4.0, 200)] {
-        let flows = between(&mut simulation, seconds(from), seconds(to));
+        let flows = stats_between(&mut simulation, seconds(from), seconds(to));
         let share = megabits(&flows) / (rate * 1460.0 / 1500.0);
         assert!(share > 0.9 && share < 1.01, "{from} s: {share}");
         let mean = flows[0].mean_rtt().unwrap();
@@ -332,16 +341,16 @@ fn a_trace_is_followed() {
 
 #[test]
 fn waiting_explains_the_round_trip() {
-    let mut specs = vec![flow(Congestion::NewReno); 4];
+    let mut specs = vec![flow(CongestionAlgorithm::NewReno); 4];
     for (n, spec) in (0..).zip(&mut specs) {
         spec.tcp.receive_buffer = 40 * MSS;
         spec.start = ms(37 * n);
     }
     let mut simulation = Simulation::new(&ten_megabit(1000, specs));
     simulation.run_until(seconds(10));
-    let before = simulation.queueing();
-    let flows = between(&mut simulation, seconds(10), seconds(40));
-    let waited = simulation.queueing().since(&before).mean();
+    let before = simulation.queueing_delay();
+    let flows = stats_between(&mut simulation, seconds(10), seconds(40));
+    let waited = simulation.queueing_delay().since(&before).mean();
     // 160 packets in flight at 1.2 ms each, whatever the path holds.
     let rtt = Duration::from_micros(160 * 1200);
     let sending = Duration::from_micros(1200);
@@ -359,9 +368,9 @@ fn waiting_explains_the_round_trip() {
 fn a_lost_connection_request_is_repeated() {
     let mut scenario = ten_megabit(83, Vec::new());
     scenario.forward.loss = Loss::Independent(0.5);
-    let mut spec = flow(Congestion::NewReno);
+    let mut spec = flow(CongestionAlgorithm::NewReno);
     spec.tcp.handshake = true;
-    spec.source = Source::Bytes(1);
+    spec.source = TrafficSource::Bytes(1);
     scenario.flows = vec![spec; 20];
     let mut simulation = Simulation::new(&scenario);
     simulation.run_until(seconds(600));
@@ -370,7 +379,7 @@ fn a_lost_connection_request_is_repeated() {
 
 #[test]
 fn a_line_that_stands_still_is_waited_for() {
-    let mut scenario = ten_megabit(10, vec![flow(Congestion::NewReno)]);
+    let mut scenario = ten_megabit(10, vec![flow(CongestionAlgorithm::NewReno)]);
     scenario.forward.rate = Some(Rate::bits_per_second(0));
     let mut simulation = Simulation::new(&scenario);
     simulation.run_until(seconds(1000));
@@ -394,15 +403,15 @@ proptest! {
         delayed: bool,
     ) {
         let mut scenario = trouble(seed);
-        scenario.cross.clear();
+        scenario.cross_traffic.clear();
         scenario.forward.loss = Loss::Independent(loss);
         scenario.forward.duplicate = duplicate;
         scenario.forward.queue = Queue::Packets(queue);
         scenario.forward.reorder = Some(Reorder { probability: reorder, extra: ms(20) });
         scenario.reverse.loss = Loss::Independent(loss);
         for spec in &mut scenario.flows {
-            spec.source = Source::Bytes(bytes);
-            spec.tcp.congestion = if cubic { Congestion::Cubic } else { Congestion::NewReno };
+            spec.source = TrafficSource::Bytes(bytes);
+            spec.tcp.congestion = if cubic { CongestionAlgorithm::Cubic } else { CongestionAlgorithm::NewReno };
             spec.tcp.delayed_ack = delayed.then_some(ms(200));
         }
         let mut simulation = Simulation::new(&scenario);

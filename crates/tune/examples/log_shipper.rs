@@ -18,8 +18,8 @@
 
 use std::time::Duration;
 
-use tune::look::Look;
-use tune::streams::auto::{Auto, Limits, Scene, Step};
+use tune::sample::TcpSample;
+use tune::streams::auto::{AutoLimits, AutoTuner, TransferSample, TransferSetting};
 
 /// Most bytes that a connection may have unanswered.
 const CREDIT: u64 = 256_000;
@@ -70,20 +70,20 @@ impl Shipper {
         }
     }
 
-    fn looks(&self) -> Vec<Look> {
-        let look = |stream| Look {
+    fn looks(&self) -> Vec<TcpSample> {
+        let look = |stream| TcpSample {
             stream,
             at: self.now,
             bytes: self.answered / self.connections,
-            rtt: self.round_trip(),
+            smoothed_rtt: self.round_trip(),
             min_rtt: ANSWER,
             unsent: CREDIT,
             in_flight: CREDIT,
-            congestion_window: CREDIT,
+            cwnd: CREDIT,
             peer_window: CREDIT,
-            busy: self.now,
+            busy_time: self.now,
             rwnd_limited: self.held,
-            ..Look::default()
+            ..TcpSample::default()
         };
         (0..self.connections).map(look).collect()
     }
@@ -97,35 +97,35 @@ fn main() {
         inbox: 0,
         held: Duration::ZERO,
     };
-    let limits = Limits {
-        least: 1,
-        most: 32,
-        congestion: Vec::new(),
-        pace: false,
+    let limits = AutoLimits {
+        min_streams: 1,
+        max_streams: 32,
+        congestion_controls: Vec::new(),
+        may_pace: false,
     };
-    let mut auto = Auto::new(limits, 1);
+    let mut auto = AutoTuner::new(limits, 1);
     let mut due = Duration::ZERO;
     while shipper.now < Duration::from_secs(30) {
         shipper.pass();
         if shipper.now < due {
             continue;
         }
-        let decisions = auto.on_scene(&Scene {
+        let decisions = auto.on_sample(&TransferSample {
             at: shipper.now,
-            moved: shipper.answered,
-            left: None,
-            looks: &shipper.looks(),
-            opening: 0,
-            congestion: "credit",
+            bytes_moved: shipper.answered,
+            bytes_left: None,
+            streams: &shipper.looks(),
+            streams_opening: 0,
+            congestion_control: "credit",
             rate_limit: None,
         });
         for decision in decisions {
-            if let Some(Step::Streams(connections)) = decision.step {
+            if let Some(TransferSetting::Streams(connections)) = decision.setting {
                 shipper.connections = connections.into();
             }
             println!("{:6.2} s  {}", decision.at.as_secs_f64(), decision.reason);
         }
-        due = shipper.now + auto.due();
+        due = shipper.now + auto.next_sample_in();
     }
     let verdict = auto.verdict();
     println!(

@@ -7,15 +7,15 @@ use std::time::Duration;
 use units::splitmix;
 
 /// The wait before the first retry.
-pub const FIRST: Duration = Duration::from_secs(1);
+pub const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// No wait is longer than this.
-pub const LONGEST: Duration = Duration::from_secs(30);
+pub const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The wait before retry number `retry` (from 1): 1 s doubling to 30 s, of which a part between
 /// one half and the whole is taken, chosen by `seed` and `retry` alone.
 pub fn delay(retry: u32, seed: u64) -> Duration {
     let doublings = retry.saturating_sub(1).min(16);
-    let full = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+    let full = FIRST_DELAY.saturating_mul(1 << doublings).min(MAX_DELAY);
     let half = full / 2;
     half + half.mul_f64(fraction(seed ^ u64::from(retry).rotate_left(32)))
 }
@@ -50,7 +50,7 @@ mod tests {
         #[test]
         fn always_bounded(retry: u32, seed: u64) {
             let wait = delay(retry, seed);
-            prop_assert!(wait >= FIRST / 2 && wait <= LONGEST);
+            prop_assert!(wait >= FIRST_DELAY / 2 && wait <= MAX_DELAY);
             prop_assert_eq!(wait, delay(retry, seed));
         }
     }

@@ -8,9 +8,9 @@
 //!   [`streams::auto`] reads the kernel's accounts of each connection; [`streams::chunked`] knows nothing
 //!   but how long chunks took.
 //! - [`prior`]: what a transfer may begin with, where something is known of its path.
-//! - [`look`]: one end of a connection at one moment, which the policies judge by.
+//! - [`sample`]: one end of a connection at one moment, which the policies judge by.
 //! - [`sizing`]: how large socket buffers should be, at either end.
-//! - [`evidence`]: what a finished transfer learned of its path; [`judge`] says from it what held the
+//! - [`evidence`]: what a finished transfer learned of its path; [`diagnosis`] says from it what held the
 //!   transfer back, by the names of [`limiter`].
 //! - [`congestion`], [`backoff`]: which congestion control to begin with; how long to wait before
 //!   another attempt.
@@ -71,12 +71,12 @@
 
 pub mod backoff;
 pub mod congestion;
+pub mod diagnosis;
 pub mod evidence;
-pub mod judge;
 pub mod limiter;
-pub mod look;
 mod observation;
 pub mod prior;
+pub mod sample;
 pub mod sizing;
 pub mod streams;
 

@@ -85,7 +85,7 @@ pub fn rate(text: &str) -> Result<Rate, UnitError> {
 /// # Errors
 /// [`UnitError`].
 pub fn rate_in_table(text: &str) -> Result<Rate, UnitError> {
-    let expected = Expected {
+    let expected = ExpectedQuantity {
         quantity: "rate",
         example: "100mbit",
         most: "1000 Tbit/s",
@@ -130,7 +130,7 @@ pub fn milliseconds(text: &str) -> Result<Duration, UnitError> {
 
 /// A time; `alone` is the unit of a plain number.
 fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Duration, UnitError> {
-    let expected = Expected {
+    let expected = ExpectedQuantity {
         quantity: "time",
         example,
         most: "1000 years",
@@ -160,7 +160,7 @@ fn time_of(text: &str, example: &'static str, alone: Option<&str>) -> Result<Dur
 /// # Errors
 /// [`UnitError`].
 pub fn size(text: &str) -> Result<u64, UnitError> {
-    let expected = Expected {
+    let expected = ExpectedQuantity {
         quantity: "size",
         example: "64KiB",
         most: "1000 TB",
@@ -181,7 +181,7 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
 /// # Errors
 /// [`UnitError`].
 pub fn probability(text: &str) -> Result<f64, UnitError> {
-    let expected = Expected {
+    let expected = ExpectedQuantity {
         quantity: "probability",
         example: "0.5% or 0.005",
         most: "100%",
@@ -201,7 +201,7 @@ pub fn probability(text: &str) -> Result<f64, UnitError> {
 /// # Errors
 /// [`UnitError`].
 pub fn number(text: &str) -> Result<f64, UnitError> {
-    let expected = Expected {
+    let expected = ExpectedQuantity {
         quantity: "number",
         example: "2.5",
         most: "",
@@ -213,13 +213,13 @@ pub fn number(text: &str) -> Result<f64, UnitError> {
 }
 
 /// Description of the expected value, for messages.
-struct Expected {
+struct ExpectedQuantity {
     quantity: &'static str,
     example: &'static str,
     most: &'static str,
 }
 
-impl Expected {
+impl ExpectedQuantity {
     /// The number and what follows it.
     fn split<'t>(&self, text: &'t str) -> Result<(f64, &'t str), UnitError> {
         let text = text.trim();

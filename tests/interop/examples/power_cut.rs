@@ -3,19 +3,19 @@
 //! Needs root, /dev/fuse and loop devices. Each seed is one cut of a getting client and one of a
 //! storing server. Ends with 1 if any file was lost or differs.
 
-use interop::power::campaign::{Cut, Victim};
 use interop::power::machine;
+use interop::power::power_cut::{PowerCut, PowerCutVictim};
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
     let (cuts, first) = (number(100)?, number(0)?);
-    machine::possible().map_err(anyhow::Error::msg)?;
+    machine::is_supported().map_err(anyhow::Error::msg)?;
     let mut failed = 0;
-    for victim in [Victim::Client, Victim::Server] {
+    for victim in [PowerCutVictim::Client, PowerCutVictim::Server] {
         let (mut right, mut reported, mut moved) = (0, 0, 0);
         for seed in first..first + cuts {
-            let cut = Cut::new(victim, seed);
+            let cut = PowerCut::new(victim, seed);
             match cut.run() {
                 Ok(survived) => {
                     right += 1;

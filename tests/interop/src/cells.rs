@@ -10,13 +10,13 @@ const IN_FULL: usize = 4;
 
 /// The cells of one test.
 #[derive(Debug)]
-pub struct Cells {
+pub struct MatrixRow {
     row: String,
     tried: usize,
     failures: Vec<String>,
 }
 
-impl Cells {
+impl MatrixRow {
     /// An empty row of this name.
     #[must_use]
     pub fn new(row: impl Into<String>) -> Self {

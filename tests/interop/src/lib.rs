@@ -2,7 +2,7 @@
 //! between them, and compares what arrived.
 //!
 //! Every process belongs to a value that kills it when dropped, also on panic; every listener is
-//! on a loopback address and a free port; every file is below one [`scratch::Scratch`]. Contents
+//! on a loopback address and a free port; every file is below one [`scratch::ScratchFolder`]. Contents
 //! are seeded: a failing cell fails again.
 //!
 //! `cargo test -p interop` runs them all; `tests/install-peers` brings the peers. The environment:
@@ -23,9 +23,9 @@ pub mod power;
 pub mod process;
 pub mod proxy;
 pub mod run;
-pub mod sample;
 pub mod scratch;
-pub mod seed;
+pub mod seeded_random;
+pub mod test_files;
 pub mod tiny_disk;
 pub mod tree;
 pub mod volume;

@@ -1,36 +1,39 @@
-//! The operations every client and server is put through, over the sizes of [`sample`].
+//! The operations every client and server is put through, over the sizes of [`test_files`].
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cells::Cells;
-use crate::sample;
-use crate::scratch::Scratch;
-use crate::tree::Tree;
+use crate::cells::MatrixRow;
+use crate::scratch::ScratchFolder;
+use crate::test_files;
+use crate::tree::TestTree;
 
 /// Store of one server: `src` with the samples, `up` to write to, and beside them `local`, the
 /// client's own folder.
 #[derive(Debug)]
-pub struct Store {
-    scratch: Scratch,
+pub struct TestStore {
+    scratch: ScratchFolder,
     names: AtomicU64,
 }
 
-impl Store {
-    /// A store with `src/f0`, `src/f1`... for all of [`sample::sizes`].
+impl TestStore {
+    /// A store with `src/f0`, `src/f1`... for all of [`test_files::sizes`].
     pub fn new() -> Result<Self> {
         let store = Self {
-            scratch: Scratch::new()?,
+            scratch: ScratchFolder::new()?,
             names: AtomicU64::new(0),
         };
         for folder in ["src", "up", "local"] {
             store.scratch.folder(folder)?;
         }
-        for size in sample::sizes() {
-            let name = sample::name(size);
-            link_or_copy(&sample::shared(size)?, &store.path(&format!("src/{name}")))?;
+        for size in test_files::sizes() {
+            let name = test_files::name(size);
+            link_or_copy(
+                &test_files::shared(size)?,
+                &store.path(&format!("src/{name}")),
+            )?;
         }
         Ok(store)
     }
@@ -43,7 +46,7 @@ impl Store {
 
     /// The scratch folder, for configuration files.
     #[must_use]
-    pub fn scratch(&self) -> &Scratch {
+    pub fn scratch(&self) -> &ScratchFolder {
         &self.scratch
     }
 
@@ -55,69 +58,69 @@ impl Store {
 
     /// A local path that no other cell uses.
     pub fn local(&self) -> PathBuf {
-        self.path(&format!("local/{}", self.fresh()))
+        self.path(&format!("local/{}", self.unused_name()))
     }
 
     /// A served path below `up` that no other cell uses.
     pub fn upload(&self) -> String {
-        format!("up/{}", self.fresh())
+        format!("up/{}", self.unused_name())
     }
 
     /// Adds the tree as `src/NAME`.
-    pub fn plant(&self, name: &str, tree: &Tree) -> Result<()> {
+    pub fn add_tree(&self, name: &str, tree: &TestTree) -> Result<()> {
         tree.write(&self.path(&format!("src/{name}")))
     }
 
-    fn fresh(&self) -> String {
+    fn unused_name(&self) -> String {
         format!("n{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 }
 
 /// One cell per size: `get(served, local)` brings a file here.
 pub fn get(
-    cells: &mut Cells,
-    store: &Store,
+    cells: &mut MatrixRow,
+    store: &TestStore,
     sizes: &[u64],
     get: impl Fn(&str, &Path) -> Result<()>,
 ) {
     for &size in sizes {
         cells.check(format!("get {size} bytes"), || {
             let local = store.local();
-            get(&format!("src/{}", sample::name(size)), &local)?;
-            arrived(&sample::shared(size)?, &local)
+            get(&format!("src/{}", test_files::name(size)), &local)?;
+            check_and_remove(&test_files::shared(size)?, &local)
         });
     }
 }
 
 /// One cell per size: `put(local, served)` sends a file there.
 pub fn put(
-    cells: &mut Cells,
-    store: &Store,
+    cells: &mut MatrixRow,
+    store: &TestStore,
     sizes: &[u64],
     put: impl Fn(&Path, &str) -> Result<()>,
 ) {
     for &size in sizes {
         cells.check(format!("put {size} bytes"), || {
             let served = store.upload();
-            let source = sample::shared(size)?;
+            let source = test_files::shared(size)?;
             put(&source, &served)?;
-            arrived(&source, &store.path(&served))
+            check_and_remove(&source, &store.path(&served))
         });
     }
 }
 
 /// One cell per size: `copy(served in from, served in to)` moves a file between two servers.
 pub fn third_party(
-    cells: &mut Cells,
-    to: &Store,
+    cells: &mut MatrixRow,
+    to: &TestStore,
     sizes: &[u64],
     copy: impl Fn(&str, &str) -> Result<()>,
 ) {
     for &size in sizes {
         cells.check(format!("third party {size} bytes"), || {
             let served = to.upload();
-            copy(&format!("src/{}", sample::name(size)), &served)?;
-            arrived(&sample::shared(size)?, &to.path(&served))
+            copy(&format!("src/{}", test_files::name(size)), &served)?;
+            check_and_remove(&test_files::shared(size)?, &to.path(&served))
         });
     }
 }
@@ -133,34 +136,34 @@ pub const PARTS: [(u64, u64); 4] = [
 
 /// One cell per part: `get(served, offset, length, local)` brings a part of the large sample.
 pub fn get_parts(
-    cells: &mut Cells,
-    store: &Store,
+    cells: &mut MatrixRow,
+    store: &TestStore,
     get: impl Fn(&str, u64, u64, &Path) -> Result<()>,
 ) {
     for (offset, length) in PARTS {
         cells.check(format!("get {length} bytes from {offset}"), || {
             let local = store.local();
             get(
-                &format!("src/{}", sample::name(sample::LARGE)),
+                &format!("src/{}", test_files::name(test_files::LARGE)),
                 offset,
                 length,
                 &local,
             )?;
-            let source = sample::shared(sample::LARGE)?;
-            sample::same_part(&source, offset, length, &local)?;
+            let source = test_files::shared(test_files::LARGE)?;
+            test_files::ensure_same_part(&source, offset, length, &local)?;
             discard(&local)
         });
     }
 }
 
 /// Checks what arrived and removes it, so that a row needs little disk.
-pub fn arrived(expected: &Path, actual: &Path) -> Result<()> {
-    sample::same(expected, actual)?;
+pub fn check_and_remove(expected: &Path, actual: &Path) -> Result<()> {
+    test_files::ensure_same(expected, actual)?;
     discard(actual)
 }
 
 /// An error when `folder` has entries besides `names`.
-pub fn only(folder: &Path, names: &[&str]) -> Result<()> {
+pub fn ensure_only(folder: &Path, names: &[&str]) -> Result<()> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))? {
         found.push(entry?.file_name().to_string_lossy().into_owned());

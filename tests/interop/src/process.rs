@@ -13,17 +13,17 @@ use crate::run;
 
 /// A child in its own process group; the whole group is killed on drop.
 #[derive(Debug)]
-pub struct Guard {
+pub struct ProcessGuard {
     child: Child,
 }
 
-impl Guard {
+impl ProcessGuard {
     /// Starts `command` as the leader of a new process group.
     pub fn spawn(command: &mut Command) -> Result<Self> {
         command.process_group(0);
         let child = command
             .spawn()
-            .with_context(|| format!("cannot start: {}", run::line(command)))?;
+            .with_context(|| format!("cannot start: {}", run::command_line(command)))?;
         Ok(Self { child })
     }
 
@@ -65,7 +65,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
         self.kill();
     }
@@ -73,14 +73,14 @@ impl Drop for Guard {
 
 /// A server process whose output goes to files, so that it never blocks on a full pipe.
 #[derive(Debug)]
-pub struct Daemon {
-    guard: Guard,
+pub struct ServerProcess {
+    guard: ProcessGuard,
     stdout: PathBuf,
     stderr: PathBuf,
     line: String,
 }
 
-impl Daemon {
+impl ServerProcess {
     /// Starts `command`, with `NAME.out` and `NAME.err` in `folder` for its output.
     pub fn spawn(command: &mut Command, folder: &Path, name: &str) -> Result<Self> {
         let stdout = folder.join(format!("{name}.out"));
@@ -92,9 +92,9 @@ impl Daemon {
             .stdin(Stdio::null())
             .stdout(create(&stdout)?)
             .stderr(create(&stderr)?);
-        let line = run::line(command);
+        let line = run::command_line(command);
         Ok(Self {
-            guard: Guard::spawn(command)?,
+            guard: ProcessGuard::spawn(command)?,
             stdout,
             stderr,
             line,
@@ -102,7 +102,7 @@ impl Daemon {
     }
 
     /// Polls `ready` until it gives a value; an error if the process ends first or time runs out.
-    pub fn until<T>(
+    pub fn wait_until<T>(
         &mut self,
         what: &str,
         limit: Duration,
@@ -152,7 +152,7 @@ impl Daemon {
     }
 
     /// The process.
-    pub fn guard(&mut self) -> &mut Guard {
+    pub fn guard(&mut self) -> &mut ProcessGuard {
         &mut self.guard
     }
 }

@@ -16,7 +16,7 @@ use crate::net::HOST;
 
 /// Cuts of data connections.
 #[derive(Debug)]
-pub struct Cuts {
+pub struct CutSchedule {
     /// Data bytes that pass before the next cut.
     after: u64,
     /// Cuts still to be made.
@@ -29,17 +29,17 @@ pub struct Cuts {
 
 /// A running relay; its connections end when it is dropped.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct CuttingProxy {
     address: SocketAddr,
-    cuts: Arc<Cuts>,
+    cuts: Arc<CutSchedule>,
 }
 
-impl Proxy {
+impl CuttingProxy {
     /// Relays to `server` and cuts `times` data connections, each after `after` bytes.
     pub fn cutting(server: SocketAddr, after: u64, times: u64) -> Result<Self> {
         let listener = TcpListener::bind((HOST, 0)).context("no port for a proxy")?;
         let address = listener.local_addr()?;
-        let cuts = Arc::new(Cuts {
+        let cuts = Arc::new(CutSchedule {
             after,
             left: AtomicU64::new(times),
             made: AtomicU64::new(0),
@@ -72,7 +72,7 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
+impl Drop for CuttingProxy {
     fn drop(&mut self) {
         self.cuts.over.store(true, Ordering::Relaxed);
         // Wakes the thread that waits for control connections.
@@ -81,7 +81,7 @@ impl Drop for Proxy {
 }
 
 /// Relays a control connection both ways, line by line.
-fn control(client: &TcpStream, server: &TcpStream, cuts: &Arc<Cuts>) {
+fn control(client: &TcpStream, server: &TcpStream, cuts: &Arc<CutSchedule>) {
     for (from, to) in [(client, server), (server, client)] {
         let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
             return;
@@ -91,7 +91,7 @@ fn control(client: &TcpStream, server: &TcpStream, cuts: &Arc<Cuts>) {
     }
 }
 
-fn lines(from: TcpStream, mut to: TcpStream, cuts: &Arc<Cuts>) {
+fn lines(from: TcpStream, mut to: TcpStream, cuts: &Arc<CutSchedule>) {
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();
     while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
@@ -110,7 +110,7 @@ fn lines(from: TcpStream, mut to: TcpStream, cuts: &Arc<Cuts>) {
 }
 
 /// The line with its address replaced by that of a new relay, if it has one.
-fn redirected(line: &str, cuts: &Arc<Cuts>) -> Option<String> {
+fn redirected(line: &str, cuts: &Arc<CutSchedule>) -> Option<String> {
     let line = line.trim_end();
     let verb = line.get(..4)?;
     if ["227 ", "127 "].contains(&verb) || verb.eq_ignore_ascii_case("PORT") {
@@ -156,7 +156,7 @@ fn parse_port(text: &str) -> Option<SocketAddr> {
 }
 
 /// Listens on a new port and relays every connection there to `target`; the port.
-fn relay(target: SocketAddr, cuts: &Arc<Cuts>) -> Option<u16> {
+fn relay(target: SocketAddr, cuts: &Arc<CutSchedule>) -> Option<u16> {
     let listener = TcpListener::bind((HOST, 0)).ok()?;
     let port = listener.local_addr().ok()?.port();
     listener.set_nonblocking(true).ok()?;
@@ -178,7 +178,7 @@ fn relay(target: SocketAddr, cuts: &Arc<Cuts>) -> Option<u16> {
     Some(port)
 }
 
-fn data(near: &TcpStream, far: &TcpStream, cuts: &Arc<Cuts>) {
+fn data(near: &TcpStream, far: &TcpStream, cuts: &Arc<CutSchedule>) {
     let cut = Arc::new(AtomicBool::new(false));
     for (from, to) in [(near, far), (far, near)] {
         let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else {
@@ -190,12 +190,12 @@ fn data(near: &TcpStream, far: &TcpStream, cuts: &Arc<Cuts>) {
 }
 
 /// Passes bytes one way until their end, or until the cut: then both connections are reset.
-fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool, cuts: &Cuts) {
+fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool, cuts: &CutSchedule) {
     let mut buffer = vec![0; 1 << 16];
     let mut passed = 0;
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         passed += count as u64;
-        if passed > cuts.after && take_one(&cuts.left) {
+        if passed > cuts.after && decrement_if_positive(&cuts.left) {
             cut.store(true, Ordering::Relaxed);
             cuts.made.fetch_add(1, Ordering::Relaxed);
             for end in [&from, &to] {
@@ -214,7 +214,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool, cuts: &Cuts) {
     }
 }
 
-fn take_one(left: &AtomicU64) -> bool {
+fn decrement_if_positive(left: &AtomicU64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
         .is_ok()
 }
@@ -223,8 +223,8 @@ fn take_one(left: &AtomicU64) -> bool {
 mod tests {
     use super::*;
 
-    fn cuts() -> Arc<Cuts> {
-        Arc::new(Cuts {
+    fn cuts() -> Arc<CutSchedule> {
+        Arc::new(CutSchedule {
             after: 0,
             left: AtomicU64::new(0),
             made: AtomicU64::new(0),

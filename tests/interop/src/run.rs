@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process::Guard;
+use crate::process::ProcessGuard;
 
 /// Long enough for 100 MB through a debug build on a busy machine of two cores.
 pub const LIMIT: Duration = Duration::from_secs(180);
@@ -18,7 +18,7 @@ const EXCERPT: usize = 6_000;
 
 /// A program that ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct FinishedProgram {
     /// The command line, for messages.
     pub command: String,
     /// Exit code; `None` when a signal ended it.
@@ -31,9 +31,9 @@ pub struct Finished {
     pub elapsed: Duration,
 }
 
-impl Finished {
+impl FinishedProgram {
     /// Itself when the program ended with `code`, else an error that shows what it said.
-    pub fn code(self, code: i32) -> Result<Self> {
+    pub fn expect_code(self, code: i32) -> Result<Self> {
         ensure!(
             self.code == Some(code),
             "wanted exit code {code}, got {self}"
@@ -42,30 +42,30 @@ impl Finished {
     }
 
     /// Itself when the program ended with 0.
-    pub fn success(self) -> Result<Self> {
-        self.code(0)
+    pub fn expect_success(self) -> Result<Self> {
+        self.expect_code(0)
     }
 
     /// Itself when the program ended with anything but 0.
-    pub fn failure(self) -> Result<Self> {
+    pub fn expect_failure(self) -> Result<Self> {
         ensure!(self.code != Some(0), "wanted a failure, got {self}");
         Ok(self)
     }
 
     /// Standard output as text.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn stdout_text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
     /// Standard error as text.
     #[must_use]
-    pub fn errors(&self) -> String {
+    pub fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.stderr).into_owned()
     }
 }
 
-impl fmt::Display for Finished {
+impl fmt::Display for FinishedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {
             Some(code) => write!(f, "exit code {code}")?,
@@ -96,26 +96,30 @@ pub fn excerpt(bytes: &[u8]) -> String {
 }
 
 /// Runs `command` with no input; an error if it cannot be started or outlives [`LIMIT`].
-pub fn run(command: &mut Command) -> Result<Finished> {
+pub fn run(command: &mut Command) -> Result<FinishedProgram> {
     run_within(command, LIMIT)
 }
 
 /// As [`run`], with another limit.
-pub fn run_within(command: &mut Command, limit: Duration) -> Result<Finished> {
+pub fn run_within(command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
     run_with_input(command, &[], limit)
 }
 
 /// As [`run_within`], with `input` on standard input.
-pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> Result<Finished> {
+pub fn run_with_input(
+    command: &mut Command,
+    input: &[u8],
+    limit: Duration,
+) -> Result<FinishedProgram> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.stdin(if input.is_empty() {
         Stdio::null()
     } else {
         Stdio::piped()
     });
-    let line = line(command);
+    let line = command_line(command);
     let start = Instant::now();
-    let mut guard = Guard::spawn(command)?;
+    let mut guard = ProcessGuard::spawn(command)?;
     let stdout = collect(guard.child().stdout.take());
     let stderr = collect(guard.child().stderr.take());
     if let Some(mut pipe) = guard.child().stdin.take() {
@@ -137,7 +141,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> R
             excerpt(&stderr)
         );
     }
-    Ok(Finished {
+    Ok(FinishedProgram {
         command: line,
         code: status.and_then(|status| status.code()),
         stdout: take(stdout),
@@ -148,7 +152,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> R
 
 /// The command as one would type it (without quoting).
 #[must_use]
-pub fn line(command: &Command) -> String {
+pub fn command_line(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();
     for argument in command.get_args() {
         line.push(' ');

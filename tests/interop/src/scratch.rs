@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 
 /// A temporary folder of one test.
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchFolder {
     folder: tempfile::TempDir,
 }
 
-impl Scratch {
+impl ScratchFolder {
     /// A new empty folder below the system's temporary folder.
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new()

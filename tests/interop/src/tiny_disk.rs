@@ -9,7 +9,7 @@ use crate::peer::is_root;
 /// Words that run the command after them with a tmpfs of `megabytes` on `folder`, in a mount
 /// namespace of its own.
 #[must_use]
-pub fn wrapper(folder: &Path, megabytes: u32) -> Vec<String> {
+pub fn wrapper_command(folder: &Path, megabytes: u32) -> Vec<String> {
     let script = format!(
         "mount -t tmpfs -o size={megabytes}m,mode=777 tmpfs '{}' && exec \"$@\"",
         folder.display()
@@ -20,7 +20,7 @@ pub fn wrapper(folder: &Path, megabytes: u32) -> Vec<String> {
 }
 
 /// Whether this machine lets the tests mount anything.
-pub fn possible() -> Result<(), String> {
+pub fn is_supported() -> Result<(), String> {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     let possible = POSSIBLE.get_or_init(|| {
         let mut probe = Command::new(namespace()[0]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::seed::Seed;
+use crate::seeded_random::SeededRandom;
 
 /// How many mismatches an error names.
 const NAMED: usize = 8;
@@ -29,11 +29,11 @@ pub const UNICODE: &[&str] = &["überlänge", "データ", "данные", "naï
 
 /// Files by path relative to the top, with their content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Tree {
+pub struct TestTree {
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-impl Tree {
+impl TestTree {
     /// The tree of the matrix: 1 000 files of 0 to 4 095 bytes in folders up to eight deep, with
     /// spaces and several scripts in the names.
     #[must_use]
@@ -50,8 +50,8 @@ impl Tree {
     /// A tree of this many files whose names are made of `words`.
     #[must_use]
     pub fn generate(files: usize, words: &[&str]) -> Self {
-        let mut random = Seed::new(41);
-        let word = |random: &mut Seed| words[index(random, words.len())];
+        let mut random = SeededRandom::new(41);
+        let word = |random: &mut SeededRandom| words[index(random, words.len())];
         let mut folders = vec![PathBuf::new()];
         let mut tree = Self::default();
         while tree.files.len() < files {
@@ -129,7 +129,7 @@ impl Tree {
     }
 
     /// An error that names what differs unless the folder `top` holds exactly this tree.
-    pub fn same_as(&self, top: &Path) -> Result<()> {
+    pub fn ensure_same_as(&self, top: &Path) -> Result<()> {
         let found = Self::read(top)?;
         let mut differences = Vec::new();
         for (path, content) in &self.files {
@@ -183,7 +183,7 @@ impl Tree {
     }
 }
 
-fn index(random: &mut Seed, bound: usize) -> usize {
+fn index(random: &mut SeededRandom, bound: usize) -> usize {
     usize::try_from(random.below(bound as u64)).unwrap_or(0)
 }
 
@@ -200,24 +200,24 @@ mod tests {
     #[test]
     fn a_thousand_files_with_awkward_names_survive_a_round_trip() {
         let folder = tempfile::tempdir().unwrap();
-        let tree = Tree::thousand();
+        let tree = TestTree::thousand();
         assert_eq!(tree.len(), 1_000);
         assert!(tree.files.keys().any(|path| path.components().count() > 5));
         tree.write(folder.path()).unwrap();
-        tree.same_as(folder.path()).unwrap();
+        tree.ensure_same_as(folder.path()).unwrap();
     }
 
     #[test]
     fn missing_extra_and_changed_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let tree = Tree::generate(20, ASCII);
+        let tree = TestTree::generate(20, ASCII);
         tree.write(folder.path()).unwrap();
         std::fs::write(folder.path().join("extra"), "x").unwrap();
         let first = tree.files.keys().next().unwrap();
         std::fs::write(folder.path().join(first), "changed").unwrap();
         let last = tree.files.keys().next_back().unwrap();
         std::fs::remove_file(folder.path().join(last)).unwrap();
-        let error = tree.same_as(folder.path()).unwrap_err().to_string();
+        let error = tree.ensure_same_as(folder.path()).unwrap_err().to_string();
         for word in ["3 differences", "missing", "different", "extra extra"] {
             assert!(error.contains(word), "{error}");
         }

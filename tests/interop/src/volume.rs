@@ -10,24 +10,24 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::power::machine;
 use crate::run;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 
 /// Smallest XFS, bytes.
 const SIZE: u64 = 320 << 20;
 
 /// A scratch folder in which what is mounted from now on is seen by this thread and its programs alone.
-pub fn apart() -> Result<Scratch> {
+pub fn private_mount_scratch() -> Result<ScratchFolder> {
     unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace")?;
     let none = None::<&str>;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     nix::mount::mount(none, "/", none, private, none)?;
-    Scratch::new()
+    ScratchFolder::new()
 }
 
 /// Makes a file system in the file `image`: a program and its options.
-pub fn make(program: &[&str], image: &Path) -> Result<()> {
+pub fn make_file_system(program: &[&str], image: &Path) -> Result<()> {
     let (name, options) = program.split_first().context("no program")?;
-    run::run(Command::new(name).args(options).arg(image))?.success()?;
+    run::run(Command::new(name).args(options).arg(image))?.expect_success()?;
     Ok(())
 }
 
@@ -35,7 +35,7 @@ pub fn make(program: &[&str], image: &Path) -> Result<()> {
 pub fn mount(image: &Path, folder: &Path, options: &str) -> Result<()> {
     let mut mount = Command::new("mount");
     mount.args(["-o", options]).arg(image).arg(folder);
-    run::run(&mut mount)?.success()?;
+    run::run(&mut mount)?.expect_success()?;
     Ok(())
 }
 
@@ -45,14 +45,14 @@ pub fn unmount(folder: &Path) {
 }
 
 /// A file system whose files can share blocks (XFS).
-pub struct Sharing {
-    scratch: Scratch,
+pub struct ReflinkVolume {
+    scratch: ScratchFolder,
 }
 
-impl Sharing {
+impl ReflinkVolume {
     /// Whether this machine can mount one.
-    pub fn possible() -> Result<(), String> {
-        machine::possible()?;
+    pub fn is_supported() -> Result<(), String> {
+        machine::is_supported()?;
         let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
         if !known.split_whitespace().any(|name| name == "xfs") {
             return Err("this kernel has no XFS".into());
@@ -65,10 +65,10 @@ impl Sharing {
 
     /// Mounts one; it ends with the calling thread.
     pub fn new() -> Result<Self> {
-        let scratch = apart()?;
+        let scratch = private_mount_scratch()?;
         let (image, folder) = (scratch.join("image"), scratch.folder("disk")?);
         File::create(&image)?.set_len(SIZE)?;
-        make(&["mkfs.xfs", "-q", "-m", "reflink=1"], &image)?;
+        make_file_system(&["mkfs.xfs", "-q", "-m", "reflink=1"], &image)?;
         mount(&image, &folder, "loop")?;
         Ok(Self { scratch })
     }
@@ -81,12 +81,12 @@ impl Sharing {
 
     /// A folder on another file system.
     #[must_use]
-    pub fn beside(&self) -> &Path {
+    pub fn other_file_system(&self) -> &Path {
         self.scratch.path()
     }
 }
 
-impl Drop for Sharing {
+impl Drop for ReflinkVolume {
     fn drop(&mut self) {
         unmount(&self.folder());
     }

@@ -4,57 +4,60 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use data::job::Control;
+use data::job::TransferControl;
 use data::store::Sink;
 use data::store::durability::SyncPolicy;
 use data::store::file::FileSink;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
-use crate::journal::{self, Identity, Journal, Place, State};
-use crate::partial::{Partial, Target, directory_of, local};
-use crate::{Exit, Failure};
+use crate::journal::{self, CopyIdentity, Journal, JournalLocation, StoredRanges};
+use crate::partial::{PartialFile, WriteTarget, directory_of, local_failure};
+use crate::{CopyFailure, Exit};
 
 /// Runs `work`, which blocks.
 pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+    work: impl FnOnce() -> Result<T, CopyFailure> + Send + 'static,
+) -> Result<T, CopyFailure> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|e| Err(Failure::new(Exit::Local, e.to_string())))
+        .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
 }
 
-/// Forces a whole and verified file to disk, with its time and permissions: see [`Partial::settle`].
+/// Forces a whole and verified file to disk, with its time and permissions: see [`PartialFile::sync_with_metadata`].
 pub(super) async fn settle(
-    target: &Target,
+    target: &WriteTarget,
     sink: &Arc<FileSink>,
     modified: Option<Timestamp>,
-) -> Result<(), Failure> {
-    let Target::File(partial) = target else {
+) -> Result<(), CopyFailure> {
+    let WriteTarget::File(partial) = target else {
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
-    blocking(move || partial.settle(&sink, modified)).await
+    blocking(move || partial.sync_with_metadata(&sink, modified)).await
 }
 
 /// Why a file, read again, is not what was written to it: pages that the disk refused may have left
 /// memory since, and then it is the disk's failure, not a `mismatch`.
 pub(super) async fn refused_or(
-    mismatch: Failure,
-    target: &Target,
+    mismatch: CopyFailure,
+    target: &WriteTarget,
     sink: &Arc<FileSink>,
-) -> Failure {
-    let Target::File(partial) = target else {
+) -> CopyFailure {
+    let WriteTarget::File(partial) = target else {
         return mismatch;
     };
     let (path, sink) = (partial.path.clone(), Arc::clone(sink));
-    let synced = blocking(move || sink.sync().map_err(|e| local(&path, e))).await;
+    let synced = blocking(move || sink.sync().map_err(|e| local_failure(&path, e))).await;
     synced.err().unwrap_or(mismatch)
 }
 
 /// Gives it its name.
-pub(super) async fn put_in_place(target: &Target, sink: &Arc<FileSink>) -> Result<(), Failure> {
-    let Target::File(partial) = target else {
+pub(super) async fn put_in_place(
+    target: &WriteTarget,
+    sink: &Arc<FileSink>,
+) -> Result<(), CopyFailure> {
+    let WriteTarget::File(partial) = target else {
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
@@ -63,7 +66,7 @@ pub(super) async fn put_in_place(target: &Target, sink: &Arc<FileSink>) -> Resul
 
 /// Forces to disk a file that has its name already: the run that put it there may have ended before it
 /// did so itself.
-pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(), Failure> {
+pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(), CopyFailure> {
     if policy == SyncPolicy::None {
         return Ok(());
     }
@@ -73,7 +76,7 @@ pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(
         let synced = File::open(&path).and_then(|file| file.sync_all());
         synced
             .and_then(|()| policy.sync_directory(directory))
-            .map_err(|e| local(&path, e))
+            .map_err(|e| local_failure(&path, e))
     })
     .await
 }
@@ -82,38 +85,42 @@ pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(
 /// forces bytes to disk). What an earlier run handed to the kernel may have been lost since on a disk
 /// that is full or broken: then nothing is left to go on from.
 pub(super) async fn take_up(
-    partial: &Partial,
+    partial: &PartialFile,
     sink: &Arc<FileSink>,
-    identity: Identity,
+    identity: CopyIdentity,
     have: &RangeSet,
-) -> Result<(Journal, State), Failure> {
+) -> Result<(Journal, StoredRanges), CopyFailure> {
     let (path, partial, sink) = (partial.journal.clone(), partial.clone(), Arc::clone(sink));
-    let mut state = State::told(have.clone());
+    let mut state = StoredRanges::safe_only(have.clone());
     blocking(move || {
         if let Err(error) = sink.sync() {
-            journal::forget(&path);
+            journal::remove_file_and_temporary(&path);
             // What this run has read of it may have been memory alone; the next one reads the disk.
             if let Err(error) = sink.forget_unsynced(true) {
                 tracing::debug!("partial file: {error}");
             }
-            return Err(local(&partial.path, error));
+            return Err(local_failure(&partial.path, error));
         }
-        if sink.durable() {
+        if sink.is_durable() {
             state.synced = state.safe.clone();
         }
-        let journal = Journal::taken_up(path.clone(), identity, Place::Here, &state);
+        let journal = Journal::continue_from(path.clone(), identity, JournalLocation::Here, &state);
         journal
             .map(|journal| (journal, state))
-            .map_err(|e| local(&path, e))
+            .map_err(|e| local_failure(&path, e))
     })
     .await
 }
 
 /// The journal of a copy that starts over.
-pub(super) async fn start_over(path: &Path, identity: Identity) -> Result<Journal, Failure> {
+pub(super) async fn start_over(
+    path: &Path,
+    identity: CopyIdentity,
+) -> Result<Journal, CopyFailure> {
     let path = path.to_owned();
     blocking(move || {
-        Journal::fresh(path.clone(), identity, Place::Here).map_err(|e| local(&path, e))
+        Journal::fresh(path.clone(), identity, JournalLocation::Here)
+            .map_err(|e| local_failure(&path, e))
     })
     .await
 }
@@ -122,15 +129,19 @@ pub(super) async fn start_over(path: &Path, identity: Identity) -> Result<Journa
 /// it cannot be written; then an older one, which this copy may make untrue, is gone, too.
 pub(super) async fn journal_of_upload(
     path: PathBuf,
-    identity: Identity,
-    from: Option<State>,
-) -> Result<Option<Journal>, Failure> {
+    identity: CopyIdentity,
+    from: Option<StoredRanges>,
+) -> Result<Option<Journal>, CopyFailure> {
     blocking(move || {
         let journal = match &from {
-            Some(state) => Journal::taken_up(path.clone(), identity, Place::Server, state),
-            None => Journal::fresh(path.clone(), identity, Place::Server),
+            Some(state) => {
+                Journal::continue_from(path.clone(), identity, JournalLocation::Server, state)
+            }
+            None => Journal::fresh(path.clone(), identity, JournalLocation::Server),
         };
-        Ok(journal.inspect_err(|_| journal::forget(&path)).ok())
+        Ok(journal
+            .inspect_err(|_| journal::remove_file_and_temporary(&path))
+            .ok())
     })
     .await
 }
@@ -144,7 +155,7 @@ pub(super) fn forget_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
         Ok(()) => synced.clone(),
         Err(error) => {
             tracing::debug!("partial file: {error}");
-            only_prefix(sink, synced.prefix())
+            only_prefix(sink, synced.prefix_len())
         }
     }
 }
@@ -160,7 +171,7 @@ fn only_prefix(sink: &FileSink, length: u64) -> RangeSet {
 }
 
 /// The state of the destination during an attempt that began with `before`.
-pub(super) fn state(before: &State, control: &Control) -> State {
+pub(super) fn state(before: &StoredRanges, control: &TransferControl) -> StoredRanges {
     let mut now = before.clone();
     now.safe.extend(&control.stored());
     let synced = control.synced();
@@ -188,10 +199,10 @@ mod tests {
     #[test]
     fn what_is_not_on_disk_when_the_disk_refuses_cannot_be_proved_later() {
         let dir = tempfile::tempdir().unwrap();
-        let Ok(Target::File(partial)) = Target::at(&dir.path().join("f")) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&dir.path().join("f")) else {
             panic!("a regular file is written aside");
         };
-        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.write_at(0, &[7; 20_000]).unwrap();
         let mut synced = RangeSet::new();
         synced.insert(0, 4096);
@@ -203,7 +214,7 @@ mod tests {
         for (at, byte) in (0_u64..).zip(bytes) {
             assert_eq!(byte == 7, left.contains(at, at + 1), "byte {at}");
         }
-        assert!(left.contains(0, 4096) && left.bytes() <= synced.bytes());
+        assert!(left.contains(0, 4096) && left.byte_count() <= synced.byte_count());
     }
 
     #[test]
@@ -211,10 +222,10 @@ mod tests {
         // Not in /tmp, which more often than this is memory alone.
         let here = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(directory_of(&here)).unwrap();
-        let Ok(Target::File(partial)) = Target::at(&dir.path().join("f")) else {
+        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&dir.path().join("f")) else {
             panic!("a regular file is written aside");
         };
-        let (sink, _) = partial.own(SyncPolicy::default()).unwrap();
+        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.write_at(0, &[7; 40_960]).unwrap();
         sink.sync().unwrap();
         let in_memory = || {
@@ -238,7 +249,7 @@ mod tests {
     async fn an_upload_whose_journal_cannot_be_written_leaves_no_older_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let identity = Identity {
+        let identity = CopyIdentity {
             source: "s".to_owned(),
             destination: "d".to_owned(),
             size: Some(100),
@@ -248,7 +259,7 @@ mod tests {
         };
         let mut safe = RangeSet::new();
         safe.insert(0, 50);
-        let from = || Some(State::told(safe.clone()));
+        let from = || Some(StoredRanges::safe_only(safe.clone()));
         let written = journal_of_upload(path.clone(), identity.clone(), from()).await;
         assert!(written.unwrap().is_some() && journal::load(&path).is_some());
         // No file can be made there.

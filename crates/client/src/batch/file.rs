@@ -1,19 +1,22 @@
 //! One file of a batch: its turn, what is there already, and as many attempts as it takes.
 
-use proto::listing::Kind;
+use proto::listing::EntryKind;
 
 use super::copying::FileCopy;
 use super::meter::FileMeter;
-use super::plan::Item;
-use super::{Context, Outcome};
-use crate::answers::Facts;
+use super::plan::PlannedFile;
+use super::{BatchContext, FileOutcome};
+use crate::answers::SourceFacts;
 use crate::location::Location;
-use crate::retry::Retries;
-use crate::{Event, Exit, Failure};
+use crate::retry::RetryBudget;
+use crate::{CopyEvent, CopyFailure, Exit};
 
 /// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
 /// whether another copy is still at it begins anew: what there is to do may have changed meanwhile.
-pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Failure)> {
+pub(super) async fn copy(
+    ctx: &BatchContext,
+    item: &PlannedFile,
+) -> Result<FileOutcome, (u64, CopyFailure)> {
     let meter = ctx.meter.begin(item.source.display());
     let mut waited = 0;
     loop {
@@ -36,12 +39,12 @@ pub(super) async fn copy(ctx: &Context, item: &Item) -> Result<Outcome, (u64, Fa
 /// Attempts until success or a final failure. A checksum mismatch of a file that builds upon an
 /// earlier run is started over once; of one that was moved whole in this run, it is final.
 pub(super) async fn persist(
-    ctx: &Context,
+    ctx: &BatchContext,
     source: &str,
     meter: &FileMeter,
     copy: &mut FileCopy<'_>,
-) -> Result<Outcome, Failure> {
-    let mut retries = Retries::new(ctx.options.retries, ctx.seed);
+) -> Result<FileOutcome, CopyFailure> {
+    let mut retries = RetryBudget::new(ctx.options.retries, ctx.seed);
     loop {
         let before = meter.moved();
         let failure = match copy.attempt().await {
@@ -54,7 +57,7 @@ pub(super) async fn persist(
         }
         // After a cut, the one who is at it may be our own last session, which the server has not
         // given up yet.
-        let others = failure.is_occupied() && !retries.begun();
+        let others = failure.is_occupied() && !retries.is_retry();
         if !copy.repeatable() || others {
             return Err(failure);
         }
@@ -62,10 +65,10 @@ pub(super) async fn persist(
             true => 0,
             false => meter.moved().saturating_sub(before),
         };
-        let Some((attempt, after)) = retries.next(&failure, moved) else {
+        let Some((attempt, after)) = retries.next_attempt(&failure, moved) else {
             return Err(failure);
         };
-        ctx.observer.event(Event::Retrying {
+        ctx.observer.on_event(CopyEvent::Retrying {
             source: source.to_owned(),
             reason: failure.message,
             attempt,
@@ -77,8 +80,11 @@ pub(super) async fn persist(
 
 /// `--keep-existing`: a destination that exists is left alone, whatever it holds. One that does not
 /// look like the source is named in a warning.
-async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure> {
-    if item.destination == Location::Pipe {
+async fn existing(
+    ctx: &BatchContext,
+    item: &PlannedFile,
+) -> Result<Option<FileOutcome>, CopyFailure> {
+    if item.destination == Location::StandardStreams {
         return Ok(None);
     }
     let (id, path) = (item.destination.storage_id(), item.destination.path());
@@ -87,11 +93,11 @@ async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure
     ctx.give_back(&id, session, &result);
     let there = match result {
         Ok(entry) => match entry.kind {
-            Kind::File => Some(Facts::of(&entry)),
+            EntryKind::File => Some(SourceFacts::from_entry(&entry)),
             // Here it leads nowhere, and a copy would replace it.
-            Kind::SymLink => Some(Facts::default()),
+            EntryKind::SymLink => Some(SourceFacts::default()),
             // Whatever a server calls it; a device or pipe of this machine is written to and stays.
-            _ => id.is_server().then(Facts::default),
+            _ => id.is_server().then(SourceFacts::default),
         },
         Err(failure) if failure.transient => return Err(failure),
         Err(_) => None,
@@ -106,11 +112,11 @@ async fn existing(ctx: &Context, item: &Item) -> Result<Option<Outcome>, Failure
             item.source.display()
         ));
     }
-    Ok(Some(Outcome::Kept))
+    Ok(Some(FileOutcome::Kept))
 }
 
 /// Why `there` is no copy of a source with these facts, as far as both are known.
-fn difference(source: Facts, there: Facts) -> Option<&'static str> {
+fn difference(source: SourceFacts, there: SourceFacts) -> Option<&'static str> {
     let differ = |(a, b): (u64, u64)| a != b;
     if source.size.zip(there.size).is_some_and(differ) {
         return Some("has another size than");
@@ -128,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_kept_file_differs_by_size_or_by_being_older() {
-        let facts = |size, modified| Facts {
+        let facts = |size, modified| SourceFacts {
             size,
             modified: modified_at(modified),
         };

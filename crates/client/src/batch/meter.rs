@@ -4,48 +4,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use data::job::{Control, StreamSample};
+use data::job::{StreamSample, TransferControl};
 use tune::limiter::Limiter;
 use tune::sizing;
 use tune::streams::auto;
 
-use crate::sample;
+use crate::socket_stats;
 
 /// All files of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct BatchMeter {
     active: Mutex<Vec<Arc<FileMeter>>>,
     /// Bytes moved for files that are no longer active.
     moved: AtomicU64,
     /// Safe bytes of files that are no longer active.
     safe: AtomicU64,
     /// What was decided about files that are no longer active.
-    decided: Mutex<Vec<Decided>>,
+    decided: Mutex<Vec<FileDecision>>,
 }
 
 /// A decision about a file's transfer.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct FileDecision {
     /// For traces.
     pub(crate) file: String,
     /// When it was made.
     pub(crate) at: Instant,
     /// What it is.
-    pub(crate) decision: Decision,
+    pub(crate) decision: TuningDecision,
 }
 
 /// What was decided.
 #[derive(Debug)]
-pub(crate) enum Decision {
+pub(crate) enum TuningDecision {
     /// About a stream's buffers.
-    Buffers(sizing::Decision),
+    Buffers(sizing::BufferDecision),
     /// About the streams themselves.
-    Streams(auto::Decision),
+    Streams(auto::TransferDecision),
 }
 
 /// Totals at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct ProgressTotals {
     /// Bytes moved in this run.
     pub(crate) moved: u64,
     /// Bytes safe in all.
@@ -59,13 +59,13 @@ pub(crate) struct Totals {
 pub(crate) struct FileMeter {
     /// For traces.
     pub(crate) name: String,
-    state: Mutex<State>,
+    state: Mutex<FileMeterState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FileMeterState {
     /// Safe at the destination.
-    safe: Safe,
+    safe: SafeByteCount,
     /// Safe when the running attempt began.
     base: u64,
     /// The running attempt ended well: everything is safe.
@@ -73,18 +73,18 @@ struct State {
     /// Moved by earlier attempts.
     earlier: u64,
     /// The running attempt.
-    control: Option<Arc<Control>>,
+    control: Option<Arc<TransferControl>>,
     /// Bytes that the servers of a third-party transfer reported.
     reported: u64,
     /// Decisions of attempts that are over.
-    decided: Vec<(Instant, Decision)>,
+    decided: Vec<(Instant, TuningDecision)>,
 }
 
 /// How many bytes are safe at the destination: what `--resume` would build on.
 #[derive(Default)]
-pub(crate) struct Safe(Option<Box<dyn Fn() -> u64 + Send + Sync>>);
+pub(crate) struct SafeByteCount(Option<Box<dyn Fn() -> u64 + Send + Sync>>);
 
-impl Safe {
+impl SafeByteCount {
     /// As known here or told by the server.
     pub(crate) fn told(bytes: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(bytes)))
@@ -93,10 +93,10 @@ impl Safe {
     /// A put in MODE S, `before` bytes on: its server tells nothing until the end, so that what
     /// its kernel has acknowledged has to do. A server that lives stores that, whatever happens
     /// here.
-    pub(crate) fn acknowledged(control: &Arc<Control>, before: u64) -> Self {
+    pub(crate) fn acknowledged(control: &Arc<TransferControl>, before: u64) -> Self {
         let (control, most) = (Arc::clone(control), AtomicU64::new(0));
         Self::told(move || {
-            let streams = control.sample();
+            let streams = control.sample_streams();
             // The kernel counts the connection's SYN as a byte.
             let payload = streams.iter().map(|s| s.info.bytes_acked.saturating_sub(1));
             let now = payload.sum::<u64>().min(control.bytes());
@@ -110,29 +110,29 @@ impl Safe {
     }
 }
 
-impl std::fmt::Debug for Safe {
+impl std::fmt::Debug for SafeByteCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Safe").field(&self.bytes()).finish()
     }
 }
 
-impl Meter {
+impl BatchMeter {
     /// A file begins; it is in the totals until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, name: String) -> Metered {
+    pub(crate) fn begin(self: &Arc<Self>, name: String) -> FileMeterGuard {
         let file = Arc::new(FileMeter {
             name,
             state: Mutex::default(),
         });
         lock(&self.active).push(Arc::clone(&file));
-        Metered {
+        FileMeterGuard {
             meter: Arc::clone(self),
             file,
         }
     }
 
     /// Totals now.
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals {
+    pub(crate) fn totals(&self) -> ProgressTotals {
+        let mut totals = ProgressTotals {
             moved: self.moved.load(Ordering::Relaxed),
             safe: self.safe.load(Ordering::Relaxed),
             streams: 0,
@@ -146,7 +146,7 @@ impl Meter {
     }
 
     /// What was decided since the last call, by each file in its order.
-    pub(crate) fn decisions(&self) -> Vec<Decided> {
+    pub(crate) fn decisions(&self) -> Vec<FileDecision> {
         let mut all = std::mem::take(&mut *lock(&self.decided));
         for file in lock(&self.active).iter() {
             file.drain_decisions(&mut all);
@@ -162,12 +162,12 @@ impl Meter {
 
 /// A file's place in the totals.
 #[derive(Debug)]
-pub(crate) struct Metered {
-    meter: Arc<Meter>,
+pub(crate) struct FileMeterGuard {
+    meter: Arc<BatchMeter>,
     file: Arc<FileMeter>,
 }
 
-impl std::ops::Deref for Metered {
+impl std::ops::Deref for FileMeterGuard {
     type Target = FileMeter;
 
     fn deref(&self) -> &FileMeter {
@@ -175,7 +175,7 @@ impl std::ops::Deref for Metered {
     }
 }
 
-impl Drop for Metered {
+impl Drop for FileMeterGuard {
     fn drop(&mut self) {
         let mut active = lock(&self.meter.active);
         active.retain(|file| !Arc::ptr_eq(file, &self.file));
@@ -188,7 +188,7 @@ impl Drop for Metered {
 
 impl FileMeter {
     /// An attempt begins.
-    pub(crate) fn attempt(&self, control: Arc<Control>, safe: Safe) {
+    pub(crate) fn attempt(&self, control: Arc<TransferControl>, safe: SafeByteCount) {
         let mut state = lock(&self.state);
         state.collect_decisions();
         state.earlier += state.current();
@@ -236,10 +236,10 @@ impl FileMeter {
         state.control.as_ref().map_or(0, |c| c.streams())
     }
 
-    fn drain_decisions(&self, into: &mut Vec<Decided>) {
+    fn drain_decisions(&self, into: &mut Vec<FileDecision>) {
         let mut state = lock(&self.state);
         state.collect_decisions();
-        into.extend(state.decided.drain(..).map(|(at, decision)| Decided {
+        into.extend(state.decided.drain(..).map(|(at, decision)| FileDecision {
             file: self.name.clone(),
             at,
             decision,
@@ -250,17 +250,17 @@ impl FileMeter {
     /// what a look at them tells.
     pub(crate) fn limiter(&self, streams: &[StreamSample]) -> Limiter {
         let watched = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
-        watched.unwrap_or_else(|| sample::limiter(streams))
+        watched.unwrap_or_else(|| socket_stats::limiter(streams))
     }
 
     /// The kernel's view of this file's streams.
     pub(crate) fn sample(&self) -> Vec<StreamSample> {
         let control = lock(&self.state).control.clone();
-        control.map_or_else(Vec::new, |c| c.sample())
+        control.map_or_else(Vec::new, |c| c.sample_streams())
     }
 }
 
-impl State {
+impl FileMeterState {
     fn current(&self) -> u64 {
         let local = self.control.as_ref().map_or(0, |c| c.bytes());
         local.max(self.reported)
@@ -271,11 +271,11 @@ impl State {
         let Some(control) = &self.control else {
             return;
         };
-        let begun = control.begun().unwrap_or_else(Instant::now);
-        let streams = control.stream_decisions().into_iter();
-        let streams = streams.map(|d| (begun + d.at, Decision::Streams(d)));
-        let buffers = control.decisions().into_iter();
-        let buffers = buffers.map(|d| (begun + d.at, Decision::Buffers(d)));
+        let begun = control.started_at().unwrap_or_else(Instant::now);
+        let streams = control.take_stream_decisions().into_iter();
+        let streams = streams.map(|d| (begun + d.at, TuningDecision::Streams(d)));
+        let buffers = control.take_decisions().into_iter();
+        let buffers = buffers.map(|d| (begun + d.at, TuningDecision::Buffers(d)));
         let fresh = self.decided.len();
         self.decided.extend(streams.chain(buffers));
         self.decided[fresh..].sort_by_key(|(at, _)| *at);
@@ -293,21 +293,21 @@ mod tests {
 
     #[test]
     fn totals_outlive_files_and_count_every_attempt() {
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::new(BatchMeter::default());
         let one = meter.begin("one".to_owned());
         let told = Arc::new(AtomicU64::new(100));
         let safe = || {
             let told = Arc::clone(&told);
-            Safe::told(move || told.load(Ordering::Relaxed))
+            SafeByteCount::told(move || told.load(Ordering::Relaxed))
         };
-        one.attempt(Arc::new(Control::new()), safe());
+        one.attempt(Arc::new(TransferControl::new()), safe());
         one.report(30);
         let totals = meter.totals();
         // Moved is not safe.
         assert_eq!((totals.moved, totals.safe), (30, 100));
         told.store(120, Ordering::Relaxed);
         assert_eq!(meter.totals().safe, 120);
-        one.attempt(Arc::new(Control::new()), safe());
+        one.attempt(Arc::new(TransferControl::new()), safe());
         one.report(5);
         assert_eq!(meter.totals().safe, 120);
         one.confirm();
@@ -320,9 +320,9 @@ mod tests {
 
     #[test]
     fn what_was_refused_before_it_began_moved_nothing() {
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::new(BatchMeter::default());
         let one = meter.begin("one".to_owned());
-        one.attempt(Arc::new(Control::new()), Safe::told(|| 7));
+        one.attempt(Arc::new(TransferControl::new()), SafeByteCount::told(|| 7));
         one.report(30);
         one.discard();
         assert_eq!(meter.totals().moved, 0);
@@ -330,25 +330,25 @@ mod tests {
 
     #[test]
     fn what_was_decided_about_streams_outlives_the_attempt_and_the_file() {
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::new(BatchMeter::default());
         let one = meter.begin("one".to_owned());
         let reasons = || -> Vec<String> {
             let decided = meter.decisions().into_iter();
             let reasons = decided.map(|d| match d.decision {
-                Decision::Streams(decision) => decision.reason,
-                Decision::Buffers(decision) => decision.reason,
+                TuningDecision::Streams(decision) => decision.reason,
+                TuningDecision::Buffers(decision) => decision.reason,
             });
             reasons.collect()
         };
         for reason in ["first", "second", "third"] {
-            let control = Arc::new(Control::new());
-            control.note_stream_decision(auto::Decision {
+            let control = Arc::new(TransferControl::new());
+            control.note_stream_decision(auto::TransferDecision {
                 at: std::time::Duration::ZERO,
-                step: Some(auto::Step::Streams(2)),
+                setting: Some(auto::TransferSetting::Streams(2)),
                 limiter: Limiter::Loss,
                 reason: reason.to_owned(),
             });
-            one.attempt(control, Safe::default());
+            one.attempt(control, SafeByteCount::default());
             if reason == "second" {
                 assert_eq!(reasons(), ["first", "second"]);
             }

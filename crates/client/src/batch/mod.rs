@@ -7,46 +7,46 @@ use std::time::{Duration, Instant};
 
 use data::rate::RateLimit;
 use data::store::file::FileSink;
-use proto::listing::RemoteEntry;
+use proto::listing::ListedEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::answers::Facts;
-use crate::credentials::ignored_netrc;
+use crate::answers::SourceFacts;
+use crate::credentials::netrc_warning;
 use crate::location::{Location, StorageId};
-use crate::partial::Partial;
-use crate::retry::Retries;
-use crate::storage::Access;
+use crate::partial::PartialFile;
+use crate::retry::RetryBudget;
+use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
-use crate::trace::Trace;
-use crate::{CopyOptions, Event, Exit, Failure, Observer, Summary};
+use crate::trace::TraceFile;
+use crate::{CopyEvent, CopyFailure, CopyObserver, CopyOptions, CopySummary, Exit};
 
+mod attempt_watch;
+mod block_proof;
+mod checksums;
 mod copying;
+mod destination;
+mod destination_state;
 mod disk;
 mod download;
 mod file;
-mod keep;
-mod measured;
+mod measurement;
 mod meter;
 pub(crate) mod plan;
 pub(crate) mod pool;
-mod prove;
-mod receiving;
+mod progress;
 mod relay;
-mod request;
 mod resume;
-mod silent;
-mod sums;
-mod tally;
-mod ticker;
+mod stall;
+mod stream_plan;
+mod totals;
 mod upload;
-mod watch;
 
-use measured::Measured;
-use meter::Meter;
-use plan::{Item, Plan};
-use pool::Pool;
-use tally::Tally;
+use measurement::TransferMeasurement;
+use meter::BatchMeter;
+use plan::{CopyPlan, PlannedFile};
+use pool::StorageSessionPool;
+use totals::BatchTotals;
 
 /// Most files at a time.
 const MAX_CONCURRENCY: usize = 64;
@@ -56,23 +56,30 @@ const TURN_FIRST: Duration = Duration::from_millis(100);
 const TURN_MOST: Duration = Duration::from_secs(5);
 
 /// What all files of a batch share.
-pub(crate) struct Context {
+pub(crate) struct BatchContext {
     pub(crate) options: CopyOptions,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) pool: Arc<Pool>,
-    meter: Arc<Meter>,
-    trace: Option<Trace>,
+    pub(crate) observer: Arc<dyn CopyObserver>,
+    pub(crate) pool: Arc<StorageSessionPool>,
+    meter: Arc<BatchMeter>,
+    trace: Option<TraceFile>,
     /// For the jitter of waits.
     seed: u64,
     started: Instant,
     warned: Mutex<HashSet<String>>,
 }
 
-impl Context {
-    pub(crate) fn new(options: CopyOptions, observer: Arc<dyn Observer>) -> Result<Self, Failure> {
-        let trace = options.trace.as_deref().map(Trace::create).transpose()?;
+impl BatchContext {
+    pub(crate) fn new(
+        options: CopyOptions,
+        observer: Arc<dyn CopyObserver>,
+    ) -> Result<Self, CopyFailure> {
+        let trace = options
+            .trace
+            .as_deref()
+            .map(TraceFile::create)
+            .transpose()?;
         Ok(Self {
-            pool: Arc::new(Pool::new(Access {
+            pool: Arc::new(StorageSessionPool::new(StorageAccess {
                 timeout: options.transfer.stall,
                 foreign_data: options.foreign_data,
                 sync_policy: options.sync_policy,
@@ -88,26 +95,26 @@ impl Context {
     }
 
     /// A session for planning: lost connections are tried again as for transfers.
-    pub(crate) async fn session(&self, id: &StorageId) -> Result<Box<dyn Storage>, Failure> {
+    pub(crate) async fn session(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
         self.session_for(id, None).await
     }
 
-    /// As [`Context::session`], for somebody who will ask for the facts of `look_at` first.
+    /// As [`BatchContext::session`], for somebody who will ask for the facts of `look_at` first.
     pub(crate) async fn session_for(
         &self,
         id: &StorageId,
         look_at: Option<&[u8]>,
-    ) -> Result<Box<dyn Storage>, Failure> {
-        let mut retries = Retries::new(self.options.retries, self.seed);
+    ) -> Result<Box<dyn Storage>, CopyFailure> {
+        let mut retries = RetryBudget::new(self.options.retries, self.seed);
         loop {
             let failure = match self.pool.take_for(id, look_at).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
-            let Some((attempt, after)) = retries.next(&failure, 0) else {
+            let Some((attempt, after)) = retries.next_attempt(&failure, 0) else {
                 return Err(failure);
             };
-            self.observer.event(Event::Retrying {
+            self.observer.on_event(CopyEvent::Retrying {
                 source: id.to_string(),
                 reason: failure.message,
                 attempt,
@@ -118,8 +125,8 @@ impl Context {
     }
 
     /// Makes this copy the only writer of a local file; says so once where nobody can tell.
-    fn own(&self, partial: &Partial) -> Result<Arc<FileSink>, Failure> {
-        let (sink, locked) = partial.own(self.options.sync_policy)?;
+    fn own(&self, partial: &PartialFile) -> Result<Arc<FileSink>, CopyFailure> {
+        let (sink, locked) = partial.lock(self.options.sync_policy)?;
         if !locked {
             self.warn(format!(
                 "{}: this file system has no locks, so that nothing stops another copy from \
@@ -135,7 +142,7 @@ impl Context {
     }
 
     /// Lets some time pass until a file may be free that another copy writes: longer each time.
-    async fn wait_for_turn(&self, failure: &Failure, waited: u32) {
+    async fn wait_for_turn(&self, failure: &CopyFailure, waited: u32) {
         let message = failure.message.as_str();
         // The advice was taken already.
         let reason = message
@@ -147,8 +154,8 @@ impl Context {
     }
 
     /// Tells that a file's bytes begin to move; `resumed` of them are safe already.
-    fn started(&self, item: &Item, bytes: Option<u64>, resumed: u64) {
-        self.observer.event(Event::Started {
+    fn started(&self, item: &PlannedFile, bytes: Option<u64>, resumed: u64) {
+        self.observer.on_event(CopyEvent::Started {
             source: item.source.display(),
             destination: item.destination.display(),
             bytes,
@@ -159,7 +166,7 @@ impl Context {
     /// Tells the user something, once.
     pub(crate) fn warn(&self, text: String) {
         if lock(&self.warned).insert(text.clone()) {
-            self.observer.event(Event::Warning(text));
+            self.observer.on_event(CopyEvent::Warning(text));
         }
     }
 
@@ -171,7 +178,12 @@ impl Context {
 
     /// Keeps a session that is still in order: after success, and after a refusal that left
     /// nothing running.
-    fn give_back<T>(&self, id: &StorageId, session: Box<dyn Storage>, result: &Result<T, Failure>) {
+    fn give_back<T>(
+        &self,
+        id: &StorageId,
+        session: Box<dyn Storage>,
+        result: &Result<T, CopyFailure>,
+    ) {
         let in_order = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
@@ -189,7 +201,7 @@ impl Context {
 
 /// How a file that did not fail ended.
 #[derive(Debug)]
-enum Outcome {
+enum FileOutcome {
     /// In place and verified as asked.
     Done {
         /// Moved in this run.
@@ -197,14 +209,14 @@ enum Outcome {
         /// What was compared.
         verified: String,
         /// What was seen of the last attempt.
-        measured: Option<Box<Measured>>,
+        measured: Option<Box<TransferMeasurement>>,
     },
     /// There was something at the destination, which was left alone.
     Kept,
 }
 
-impl Outcome {
-    fn done(bytes: u64, verified: String, measured: Option<Measured>) -> Self {
+impl FileOutcome {
+    fn done(bytes: u64, verified: String, measured: Option<TransferMeasurement>) -> Self {
         Self::Done {
             bytes,
             verified,
@@ -218,10 +230,10 @@ pub(crate) async fn copy(
     sources: &[String],
     destination: &str,
     options: &CopyOptions,
-    observer: Arc<dyn Observer>,
-) -> Summary {
+    observer: Arc<dyn CopyObserver>,
+) -> CopySummary {
     let started = Instant::now();
-    let tally = Arc::new(Mutex::new(Tally::new(options.transfer.buffers)));
+    let tally = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
     if let Err(failure) = run(sources, destination, options, &observer, &tally).await {
         let source = sources.first().map_or("", String::as_str);
         fail(&observer, &tally, shown(source), failure);
@@ -239,11 +251,11 @@ async fn run(
     sources: &[String],
     destination: &str,
     options: &CopyOptions,
-    observer: &Arc<dyn Observer>,
-    tally: &Arc<Mutex<Tally>>,
-) -> Result<(), Failure> {
+    observer: &Arc<dyn CopyObserver>,
+    tally: &Arc<Mutex<BatchTotals>>,
+) -> Result<(), CopyFailure> {
     if sources.is_empty() {
-        return Err(Failure::new(
+        return Err(CopyFailure::new(
             Exit::Usage,
             "there is nothing to copy: name a source",
         ));
@@ -251,13 +263,13 @@ async fn run(
     let parsed: Result<Vec<_>, _> = sources.iter().map(|s| Location::parse(s)).collect();
     let (sources, destination) = (parsed?, Location::parse(destination)?);
     check(&sources, &destination, options)?;
-    let ctx = Context::new(options.clone(), Arc::clone(observer))?;
-    if let Some(trouble) = ignored_netrc() {
+    let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
+    if let Some(trouble) = netrc_warning() {
         ctx.warn(trouble.to_owned());
     }
     let plan = plan::plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
-        return Err(Failure::new(
+        return Err(CopyFailure::new(
             Exit::Usage,
             "--offset and --length are for one file",
         ));
@@ -276,8 +288,8 @@ fn check(
     sources: &[Location],
     destination: &Location,
     options: &CopyOptions,
-) -> Result<(), Failure> {
-    let usage = |message: &str| Err(Failure::new(Exit::Usage, message));
+) -> Result<(), CopyFailure> {
+    let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
     if let Some(trace) = &options.trace {
         let trace = Location::Local(trace.clone());
         let mut ends = sources.iter().chain([destination]);
@@ -285,11 +297,14 @@ fn check(
             return usage("--trace would write over a file that is to be copied: name another one");
         }
     }
-    let pipes = sources.iter().filter(|s| **s == Location::Pipe).count();
+    let pipes = sources
+        .iter()
+        .filter(|s| **s == Location::StandardStreams)
+        .count();
     if pipes > 1 || (pipes == 1 && sources.len() > 1) {
         return usage("standard input cannot be one of several sources");
     }
-    if pipes == 1 && *destination == Location::Pipe {
+    if pipes == 1 && *destination == Location::StandardStreams {
         return usage("standard input to standard output needs no copy");
     }
     let passes =
@@ -307,13 +322,18 @@ fn check(
 }
 
 /// Carries a plan out.
-async fn execute(ctx: &Arc<Context>, plan: Plan, workers: usize, tally: &Arc<Mutex<Tally>>) {
+async fn execute(
+    ctx: &Arc<BatchContext>,
+    plan: CopyPlan,
+    workers: usize,
+    tally: &Arc<Mutex<BatchTotals>>,
+) {
     for (source, failure) in plan.failed {
         fail(&ctx.observer, tally, source, failure);
     }
     for (source, reason) in plan.skipped {
         lock(tally).skip();
-        ctx.observer.event(Event::Skipped { source, reason });
+        ctx.observer.on_event(CopyEvent::Skipped { source, reason });
     }
     for directory in &plan.directories {
         if let Err(failure) = plan::make_directory(ctx, directory).await {
@@ -334,25 +354,25 @@ async fn execute(ctx: &Arc<Context>, plan: Plan, workers: usize, tally: &Arc<Mut
                     &ctx.observer,
                     tally,
                     String::new(),
-                    Failure::new(Exit::Local, message),
+                    CopyFailure::new(Exit::Local, message),
                 );
             }
         }
     };
-    ticker::while_running(ctx, all, tally).await;
+    progress::while_running(ctx, all, tally).await;
     link(ctx, plan.links, tally).await;
     ctx.pool.close().await;
 }
 
 /// Makes the links of a plan: after the files, so that none is written through one.
-async fn link(ctx: &Context, links: Vec<plan::Link>, tally: &Arc<Mutex<Tally>>) {
+async fn link(ctx: &BatchContext, links: Vec<plan::PlannedLink>, tally: &Arc<Mutex<BatchTotals>>) {
     for one in links {
         let source = one.source.display();
         match plan::make_link(ctx, &one).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
                 lock(tally).skip();
-                ctx.observer.event(Event::Skipped { source, reason });
+                ctx.observer.on_event(CopyEvent::Skipped { source, reason });
             }
             Err(failure) => fail(&ctx.observer, tally, source, failure),
         }
@@ -360,30 +380,34 @@ async fn link(ctx: &Context, links: Vec<plan::Link>, tally: &Arc<Mutex<Tally>>) 
 }
 
 /// One worker: the next file, until there is none.
-async fn work(ctx: &Context, queue: &Mutex<VecDeque<Item>>, tally: &Mutex<Tally>) {
+async fn work(
+    ctx: &BatchContext,
+    queue: &Mutex<VecDeque<PlannedFile>>,
+    tally: &Mutex<BatchTotals>,
+) {
     loop {
         let Some(item) = lock(queue).pop_front() else {
             return;
         };
         let source = item.source.display();
         match file::copy(ctx, &item).await {
-            Ok(Outcome::Done {
+            Ok(FileOutcome::Done {
                 bytes,
                 verified,
                 measured,
             }) => {
                 lock(tally).done(bytes, &verified, measured.map(|m| *m));
-                ctx.observer.event(Event::Finished {
+                ctx.observer.on_event(CopyEvent::Finished {
                     source,
                     destination: item.destination.display(),
                     bytes,
                     verified,
                 });
             }
-            Ok(Outcome::Kept) => {
+            Ok(FileOutcome::Kept) => {
                 lock(tally).keep();
                 let destination = item.destination.display();
-                ctx.observer.event(Event::Kept {
+                ctx.observer.on_event(CopyEvent::Kept {
                     source,
                     destination,
                 });
@@ -396,16 +420,21 @@ async fn work(ctx: &Context, queue: &Mutex<VecDeque<Item>>, tally: &Mutex<Tally>
     }
 }
 
-fn fail(observer: &Arc<dyn Observer>, tally: &Mutex<Tally>, source: String, failure: Failure) {
+fn fail(
+    observer: &Arc<dyn CopyObserver>,
+    tally: &Mutex<BatchTotals>,
+    source: String,
+    failure: CopyFailure,
+) {
     lock(tally).fail(&failure);
-    observer.event(Event::Failed { source, failure });
+    observer.on_event(CopyEvent::Failed { source, failure });
 }
 
 /// Runs `side` beside `main`: dropped when `main` fails, waited for when it succeeds.
 async fn alongside<T, S>(
-    main: impl Future<Output = Result<T, Failure>>,
+    main: impl Future<Output = Result<T, CopyFailure>>,
     side: impl Future<Output = S>,
-) -> Result<(T, S), Failure> {
+) -> Result<(T, S), CopyFailure> {
     tokio::pin!(main, side);
     tokio::select! {
         biased;
@@ -415,7 +444,7 @@ async fn alongside<T, S>(
 }
 
 /// Fails when a remote source is not what it was when the copy was planned.
-fn unchanged(source: &Location, before: Facts, now: &RemoteEntry) -> Result<(), Failure> {
+fn unchanged(source: &Location, before: SourceFacts, now: &ListedEntry) -> Result<(), CopyFailure> {
     let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
     let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
     let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
@@ -425,8 +454,8 @@ fn unchanged(source: &Location, before: Facts, now: &RemoteEntry) -> Result<(), 
     Ok(())
 }
 
-fn changed(source: &Location) -> Failure {
-    Failure::new(
+fn changed(source: &Location) -> CopyFailure {
+    CopyFailure::new(
         Exit::Integrity,
         format!(
             "{} changed while it was copied; the copy keeps its partial name",

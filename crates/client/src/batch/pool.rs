@@ -4,15 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::location::StorageId;
-use crate::session::Opening;
-use crate::storage::Access;
+use crate::session::SessionOpening;
+use crate::storage::StorageAccess;
 use crate::storage::contract::Storage;
-use crate::{Exit, Failure};
+use crate::{CopyFailure, Exit};
 
 /// Idle sessions by storage.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    access: Access,
+pub(crate) struct StorageSessionPool {
+    access: StorageAccess,
     idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
     /// Storages that refuse to rename: files are stored under their final names there.
     no_rename: Mutex<HashSet<StorageId>>,
@@ -22,9 +22,9 @@ pub(crate) struct Pool {
     wary: Mutex<HashSet<StorageId>>,
 }
 
-impl Pool {
+impl StorageSessionPool {
     /// No sessions; new ones are opened so.
-    pub(crate) fn new(access: Access) -> Self {
+    pub(crate) fn new(access: StorageAccess) -> Self {
         Self {
             access,
             idle: Mutex::default(),
@@ -36,16 +36,16 @@ impl Pool {
 
     /// An idle session with `storage`, or a new one. A server that was met in this run and cannot be
     /// reached now is lost, not misnamed: another attempt is worth it.
-    pub(crate) async fn take(&self, id: &StorageId) -> Result<Box<dyn Storage>, Failure> {
+    pub(crate) async fn take(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
         self.take_for(id, None).await
     }
 
-    /// As [`Pool::take`], for somebody who will ask for the facts of `look_at` first.
+    /// As [`StorageSessionPool::take`], for somebody who will ask for the facts of `look_at` first.
     pub(crate) async fn take_for(
         &self,
         id: &StorageId,
         look_at: Option<&[u8]>,
-    ) -> Result<Box<dyn Storage>, Failure> {
+    ) -> Result<Box<dyn Storage>, CopyFailure> {
         let idle = lock(&self.idle).get_mut(id).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
@@ -57,10 +57,10 @@ impl Pool {
         &self,
         id: &StorageId,
         look_at: Option<&[u8]>,
-    ) -> Result<Box<dyn Storage>, Failure> {
-        let opening = Opening {
-            careful: lock(&self.wary).contains(id),
-            look_at,
+    ) -> Result<Box<dyn Storage>, CopyFailure> {
+        let opening = SessionOpening {
+            avoid_pipelining: lock(&self.wary).contains(id),
+            first_path: look_at,
         };
         match self.access.open(id, opening).await {
             Ok(session) => {
@@ -77,14 +77,14 @@ impl Pool {
 
     /// Puts a session back. One whose last command was not answered is dropped instead.
     pub(crate) fn give(&self, id: &StorageId, mut session: Box<dyn Storage>) {
-        if session.is_wary() {
+        if session.needs_lockstep() {
             lock(&self.wary).insert(id.clone());
         }
         if !session.is_usable() {
             return;
         }
         // Questions of a transfer that did not begin are not the next one's.
-        session.forget_questions();
+        session.clear_follow_ups();
         lock(&self.idle)
             .entry(id.clone())
             .or_default()
@@ -131,11 +131,13 @@ mod tests {
     use data::store::durability::SyncPolicy;
 
     use super::*;
-    use crate::session::fake::{Act, Fake, LONGHAUL, login, login_at_once};
+    use crate::session::scripted_server::{
+        LONGHAUL_GREETING, ScriptedAction, ScriptedFtpServer, login_script, pipelined_login_script,
+    };
 
     #[test]
     fn a_signed_url_is_stored_under_its_own_name() {
-        let pool = Pool::new(Access {
+        let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
@@ -149,19 +151,19 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_better_asked_with_care_is_remembered() {
-        let mut careful = login();
-        careful[0] = Act::Say(LONGHAUL);
-        let at_once = login_at_once("500 what?", &[]);
-        let fake = Fake::start_each(vec![at_once, careful.clone(), careful]).await;
-        let pool = Pool::new(Access {
+        let mut careful = login_script();
+        careful[0] = ScriptedAction::SendLine(LONGHAUL_GREETING);
+        let at_once = pipelined_login_script("500 what?", &[]);
+        let fake = ScriptedFtpServer::start_sessions(vec![at_once, careful.clone(), careful]).await;
+        let pool = StorageSessionPool::new(StorageAccess {
             timeout: Duration::from_secs(5),
             foreign_data: false,
             sync_policy: SyncPolicy::default(),
         });
         let id = StorageId::Server(fake.server.clone());
         let session: Box<dyn std::any::Any> = pool.take(&id).await.unwrap();
-        let mut session = session.downcast::<crate::session::Session>().unwrap();
-        session.begin_carefully().await.unwrap();
+        let mut session = session.downcast::<crate::session::ClientSession>().unwrap();
+        session.reopen_without_pipelining().await.unwrap();
         pool.give(&id, session);
         let _idle = pool.take(&id).await.unwrap();
         pool.take(&id).await.unwrap();

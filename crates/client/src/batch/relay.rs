@@ -7,13 +7,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use data::job::Control;
+use data::job::TransferControl;
 use data::store::{Sink, Source};
 use proto::printable::printable;
 
-use crate::Failure;
+use crate::CopyFailure;
 use crate::storage::contract::Storage;
-use crate::transfer::{Attempt, TransferSpec};
+use crate::transfer::{TransferAttempt, TransferSpec};
 
 /// Bytes that may be on their way between both.
 const ROOM: usize = 8 << 20;
@@ -21,12 +21,12 @@ const ROOM: usize = 8 << 20;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A file at a storage.
-pub(super) struct End<'e> {
+pub(super) struct RelayEndpoint<'e> {
     storage: &'e mut dyn Storage,
     path: &'e [u8],
 }
 
-impl<'e> End<'e> {
+impl<'e> RelayEndpoint<'e> {
     pub(super) fn new(storage: &'e mut dyn Storage, path: &'e [u8]) -> Self {
         Self { storage, path }
     }
@@ -34,22 +34,25 @@ impl<'e> End<'e> {
 
 /// Fetches and stores at the same time. The report is the storing end's, with the sum of what passed.
 pub(super) async fn copy(
-    from: End<'_>,
-    to: End<'_>,
+    from: RelayEndpoint<'_>,
+    to: RelayEndpoint<'_>,
     spec: &TransferSpec,
-    control: &Arc<Control>,
-) -> Result<Attempt, Failure> {
-    let pipe = Arc::new(Pipe::new(printable(from.path).to_string()));
+    control: &Arc<TransferControl>,
+) -> Result<TransferAttempt, CopyFailure> {
+    let pipe = Arc::new(RelayPipe::new(printable(from.path).to_string()));
     // The bytes count once, where they are stored.
-    let fetching = Arc::new(Control::new());
-    let (mouth, stop) = (Mouth(Arc::clone(&pipe)), Stop(Arc::clone(&fetching)));
+    let fetching = Arc::new(TransferControl::new());
+    let (mouth, stop) = (
+        RelaySink(Arc::clone(&pipe)),
+        CancelFetchOnDrop(Arc::clone(&fetching)),
+    );
     let fetch_spec = TransferSpec {
-        sum: None,
-        remote_sum: None,
-        begun: Arc::default(),
-        marked: Arc::default(),
+        checksum: None,
+        server_checksum: None,
+        started: Arc::default(),
+        stored_ranges: Arc::default(),
         // What the source stands by says nothing of what is stored.
-        said: Arc::default(),
+        confirmation: Arc::default(),
         // One limit, kept where the bytes leave.
         options: data::options::TransferOptions {
             rate: None,
@@ -58,7 +61,7 @@ pub(super) async fn copy(
         ..spec.clone()
     };
     let fetch = async {
-        let _tells = Tells(Arc::clone(&pipe), Side::Fetching);
+        let _tells = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Fetching);
         let fetched = from
             .storage
             .fetch(from.path, Arc::new(mouth), &fetch_spec, &fetching)
@@ -67,7 +70,7 @@ pub(super) async fn copy(
             Ok(_) => pipe.finish(),
             // The other end may wait for its storage, and not for bytes.
             Err(_) => {
-                pipe.end(Side::Fetching);
+                pipe.end(RelaySide::Fetching);
                 control.cancel();
             }
         }
@@ -78,12 +81,12 @@ pub(super) async fn copy(
         ..spec.clone()
     };
     let store = async {
-        let _tells = Tells(Arc::clone(&pipe), Side::Storing);
-        let source: Arc<dyn Source> = Arc::new(Spout(Arc::clone(&pipe)));
+        let _tells = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Storing);
+        let source: Arc<dyn Source> = Arc::new(RelaySource(Arc::clone(&pipe)));
         let stored = to.storage.store(source, to.path, &store_spec, control);
         let stored = stored.await;
         if stored.is_err() {
-            pipe.end(Side::Storing);
+            pipe.end(RelaySide::Storing);
             fetching.cancel();
         }
         stored
@@ -98,7 +101,7 @@ pub(super) async fn copy(
         }
         // One end that breaks takes the other with it: the reason is the one that is not the pipe's.
         (Err(fetching), Err(storing)) => Err(match pipe.first_gone() {
-            Some(Side::Storing) => storing,
+            Some(RelaySide::Storing) => storing,
             _ => fetching,
         }),
         (Err(failure), _) | (_, Err(failure)) => Err(failure),
@@ -106,9 +109,9 @@ pub(super) async fn copy(
 }
 
 /// Stops the fetching threads when the relay is dropped.
-struct Stop(Arc<Control>);
+struct CancelFetchOnDrop(Arc<TransferControl>);
 
-impl Drop for Stop {
+impl Drop for CancelFetchOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
@@ -116,15 +119,15 @@ impl Drop for Stop {
 
 /// One of the two that use the pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum RelaySide {
     Fetching,
     Storing,
 }
 
 /// Tells the other side that this one is gone.
-struct Tells(Arc<Pipe>, Side);
+struct EndSideOnDrop(Arc<RelayPipe>, RelaySide);
 
-impl Drop for Tells {
+impl Drop for EndSideOnDrop {
     fn drop(&mut self) {
         self.0.end(self.1);
     }
@@ -132,14 +135,14 @@ impl Drop for Tells {
 
 /// Bytes in order, from one thread to another.
 #[derive(Debug)]
-struct Pipe {
+struct RelayPipe {
     name: String,
-    state: Mutex<State>,
+    state: Mutex<RelayPipeState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RelayPipeState {
     bytes: VecDeque<u8>,
     /// Offset of the next byte that is written, and of the next that is read.
     written: u64,
@@ -147,10 +150,10 @@ struct State {
     /// All has been written.
     whole: bool,
     /// The side that went first, before all was written.
-    gone: Option<Side>,
+    gone: Option<RelaySide>,
 }
 
-impl Pipe {
+impl RelayPipe {
     fn new(name: String) -> Self {
         Self {
             name,
@@ -159,11 +162,11 @@ impl Pipe {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RelayPipeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+    fn wait<'s>(&self, state: MutexGuard<'s, RelayPipeState>) -> MutexGuard<'s, RelayPipeState> {
         let waited = self.changed.wait_timeout(state, LOOK);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
@@ -173,7 +176,7 @@ impl Pipe {
         self.changed.notify_all();
     }
 
-    fn end(&self, side: Side) {
+    fn end(&self, side: RelaySide) {
         let mut state = self.lock();
         if !state.whole {
             state.gone.get_or_insert(side);
@@ -182,7 +185,7 @@ impl Pipe {
         self.changed.notify_all();
     }
 
-    fn first_gone(&self) -> Option<Side> {
+    fn first_gone(&self) -> Option<RelaySide> {
         self.lock().gone
     }
 }
@@ -194,9 +197,9 @@ fn out_of_order(offset: u64, due: u64) -> io::Error {
 
 /// Where bytes go in.
 #[derive(Debug)]
-struct Mouth(Arc<Pipe>);
+struct RelaySink(Arc<RelayPipe>);
 
-impl Sink for Mouth {
+impl Sink for RelaySink {
     fn name(&self) -> String {
         self.0.name.clone()
     }
@@ -227,16 +230,16 @@ impl Sink for Mouth {
         None
     }
 
-    fn seekable(&self) -> bool {
+    fn is_seekable(&self) -> bool {
         false
     }
 }
 
 /// Where they come out.
 #[derive(Debug)]
-struct Spout(Arc<Pipe>);
+struct RelaySource(Arc<RelayPipe>);
 
-impl Source for Spout {
+impl Source for RelaySource {
     fn name(&self) -> String {
         self.0.name.clone()
     }

@@ -3,26 +3,26 @@
 //! A journal must be about the same copy of a source whose size and time have not changed, and what
 //! is there must have the same checksum as the source, where the servers can tell. Anything else
 //! starts over, with a warning: bytes are never appended to a file that may be another one. What of
-//! the file nobody vouches for is looked at block by block ([`super::prove`]).
+//! the file nobody vouches for is looked at block by block ([`super::block_proof`]).
 
 use std::path::Path;
 
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
 
-use super::Context;
-use super::prove::prove;
-use super::sums::{End, agree, partial_algorithm, spots_agree};
-use crate::answers::Facts;
-use crate::journal::{self, Identity, Place};
-use crate::storage::contract::Sums;
-use crate::verify::Check;
-use crate::{Failure, Verify};
+use super::BatchContext;
+use super::block_proof::prove;
+use super::checksums::{ChecksumEndpoint, agree, partial_algorithm, spots_agree};
+use crate::answers::SourceFacts;
+use crate::journal::{self, CopyIdentity, JournalLocation};
+use crate::storage::contract::AvailableChecksums;
+use crate::verify::Verification;
+use crate::{CopyFailure, VerifyMode};
 
 /// What is there from an earlier run.
-pub(super) struct Leftover<'a> {
+pub(super) struct PartialLeftover<'a> {
     /// Of this run's copy.
-    pub(super) identity: &'a Identity,
+    pub(super) identity: &'a CopyIdentity,
     /// Length of the partial file.
     pub(super) length: u64,
     /// Where a journal may be.
@@ -36,17 +36,17 @@ pub(super) struct Leftover<'a> {
 /// The bytes of the partial file that may be kept: none when in doubt. Errors are those of the
 /// sessions that were asked.
 pub(super) async fn usable(
-    ctx: &Context,
-    leftover: &Leftover<'_>,
-    ends: &[&Sums],
-    source: &mut End<'_>,
-    destination: &mut End<'_>,
-) -> Result<RangeSet, Failure> {
+    ctx: &BatchContext,
+    leftover: &PartialLeftover<'_>,
+    ends: &[&AvailableChecksums],
+    source: &mut ChecksumEndpoint<'_>,
+    destination: &mut ChecksumEndpoint<'_>,
+) -> Result<RangeSet, CopyFailure> {
     let mut claim = match claim(leftover) {
         Ok(claim) => claim,
         Err(doubt) => return Ok(start_over(ctx, leftover, doubt)),
     };
-    let copied = leftover.identity.copied();
+    let copied = leftover.identity.copy_length();
     let whole = copied.is_some_and(|size| claim.safe.contains(0, size));
     if whole && !leftover.judged {
         let doubt = "nothing tells whether the server confirmed its end";
@@ -59,7 +59,7 @@ pub(super) async fn usable(
         }
         return Ok(without_checksums(ctx, leftover, claim));
     };
-    if claim.told && ctx.options.verify == Verify::None {
+    if claim.told && ctx.options.verify == VerifyMode::None {
         // Nothing is compared at the end, and the server may have lost power since it told this.
         claim.unproved = std::mem::take(&mut claim.safe);
     }
@@ -89,11 +89,11 @@ pub(super) async fn usable(
 /// Whether the checksums of what the claim calls safe are the source's: at the ends of its ranges
 /// where a journal tells them, else of all of it.
 async fn vouched(
-    claim: &Claim,
-    algorithm: Algorithm,
-    source: &mut End<'_>,
-    destination: &mut End<'_>,
-) -> Result<bool, Failure> {
+    claim: &ClaimedRanges,
+    algorithm: ChecksumAlgorithm,
+    source: &mut ChecksumEndpoint<'_>,
+    destination: &mut ChecksumEndpoint<'_>,
+) -> Result<bool, CopyFailure> {
     if claim.journalled {
         return spots_agree(source, destination, algorithm, &claim.safe).await;
     }
@@ -105,7 +105,11 @@ async fn vouched(
 }
 
 /// The bytes that may be kept where the server has no checksums.
-fn without_checksums(ctx: &Context, leftover: &Leftover<'_>, claim: Claim) -> RangeSet {
+fn without_checksums(
+    ctx: &BatchContext,
+    leftover: &PartialLeftover<'_>,
+    claim: ClaimedRanges,
+) -> RangeSet {
     let doubt = if claim.lost {
         "the server was lost while it stored it, and without checksums nothing tells what it kept"
     } else if claim.safe.is_empty() {
@@ -124,11 +128,11 @@ fn without_checksums(ctx: &Context, leftover: &Leftover<'_>, claim: Claim) -> Ra
 
 /// Tries the ranges that a power cut may have taken: each is kept if its checksum is right.
 async fn prove_ranges(
-    claim: Claim,
-    algorithm: Algorithm,
-    source: &mut End<'_>,
-    destination: &mut End<'_>,
-) -> Result<RangeSet, Failure> {
+    claim: ClaimedRanges,
+    algorithm: ChecksumAlgorithm,
+    source: &mut ChecksumEndpoint<'_>,
+    destination: &mut ChecksumEndpoint<'_>,
+) -> Result<RangeSet, CopyFailure> {
     let mut safe = claim.safe;
     for range in claim.unproved.iter() {
         match agree(source, destination, algorithm, range).await {
@@ -144,7 +148,7 @@ async fn prove_ranges(
 
 /// The bytes that are there, as the partial file and its journal have it.
 #[derive(Debug, PartialEq, Eq)]
-struct Claim {
+struct ClaimedRanges {
     safe: RangeSet,
     /// Handed to the kernel before this machine was booted, and not forced to disk.
     unproved: RangeSet,
@@ -157,13 +161,13 @@ struct Claim {
     journalled: bool,
 }
 
-fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
+fn claim(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> {
     let prefix = |length| {
         let mut set = RangeSet::new();
         set.insert(0, length);
         set
     };
-    let size = leftover.identity.copied().unwrap_or(u64::MAX);
+    let size = leftover.identity.copy_length().unwrap_or(u64::MAX);
     match leftover.journal.and_then(journal::load) {
         Some(found) if !found.copy.same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
@@ -185,17 +189,17 @@ fn claim(leftover: &Leftover<'_>) -> Result<Claim, &'static str> {
             if safe.end() > leftover.length || safe.end() > size {
                 return Err("it does not fit its journal");
             }
-            Ok(Claim {
+            Ok(ClaimedRanges {
                 safe,
                 unproved,
-                told: found.place == Place::Server,
+                told: found.place == JournalLocation::Server,
                 lost: found.lost,
                 refused: found.refused,
                 journalled: true,
             })
         }
         None if leftover.length > size => Err("it is longer than the source"),
-        None => Ok(Claim {
+        None => Ok(ClaimedRanges {
             safe: prefix(leftover.length),
             unproved: RangeSet::new(),
             told: false,
@@ -217,24 +221,24 @@ fn without(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
 
 /// A destination that has its final name and the source's size, with `--resume`: a run that was killed
 /// after the rename, or a copy made before. It is compared, not moved again.
-pub(super) struct Candidate {
+pub(super) struct ExistingDestination {
     /// Size of what is copied, time of the source.
-    pub(super) wanted: Facts,
+    pub(super) wanted: SourceFacts,
     /// Of the destination.
-    pub(super) there: Facts,
+    pub(super) there: SourceFacts,
     /// Length of the part that is copied; `None`: the whole source.
     pub(super) part: Option<u64>,
 }
 
-impl Candidate {
+impl ExistingDestination {
     /// Name of the comparison when both are the same: checksums where they are to be had, else size and
     /// time. `None` when they differ or nothing tells.
     pub(super) async fn compare(
         &self,
-        check: Check,
-        source: &mut End<'_>,
-        destination: &mut End<'_>,
-    ) -> Result<Option<String>, Failure> {
+        check: Verification,
+        source: &mut ChecksumEndpoint<'_>,
+        destination: &mut ChecksumEndpoint<'_>,
+    ) -> Result<Option<String>, CopyFailure> {
         if self.wanted.size.is_none() || self.wanted.size != self.there.size {
             return Ok(None);
         }
@@ -261,10 +265,10 @@ impl Candidate {
 /// Whether `safe` is the whole of a partial file of this length, so that bytes that are appended
 /// in order keep its length meaningful.
 pub(super) fn is_all(safe: &RangeSet, length: Option<u64>) -> bool {
-    safe.count() == 1 && Some(safe.prefix()) == length
+    safe.range_count() == 1 && Some(safe.prefix_len()) == length
 }
 
-fn start_over(ctx: &Context, leftover: &Leftover<'_>, why: &str) -> RangeSet {
+fn start_over(ctx: &BatchContext, leftover: &PartialLeftover<'_>, why: &str) -> RangeSet {
     ctx.warn(format!("{}: starting over: {why}", leftover.shown));
     RangeSet::new()
 }
@@ -272,10 +276,10 @@ fn start_over(ctx: &Context, leftover: &Leftover<'_>, why: &str) -> RangeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Journal, State};
+    use crate::journal::{Journal, StoredRanges};
 
-    fn identity(in_order: bool) -> Identity {
-        Identity {
+    fn identity(in_order: bool) -> CopyIdentity {
+        CopyIdentity {
             source: "s".to_owned(),
             destination: "d".to_owned(),
             size: Some(100),
@@ -286,20 +290,20 @@ mod tests {
     }
 
     fn claimed(
-        written: Option<(Identity, (u64, u64))>,
+        written: Option<(CopyIdentity, (u64, u64))>,
         length: u64,
-    ) -> Result<Claim, &'static str> {
+    ) -> Result<ClaimedRanges, &'static str> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         if let Some((copy, (start, end))) = written {
             let mut safe = RangeSet::new();
             safe.insert(start, end);
-            Journal::fresh(path.clone(), copy, Place::Here)
+            Journal::fresh(path.clone(), copy, JournalLocation::Here)
                 .unwrap()
-                .write(&State::told(safe))
+                .write(&StoredRanges::safe_only(safe))
                 .unwrap();
         }
-        claim(&Leftover {
+        claim(&PartialLeftover {
             identity: &identity(false),
             length,
             journal: Some(&path),
@@ -308,7 +312,7 @@ mod tests {
         })
     }
 
-    fn safe(claim: Result<Claim, &'static str>) -> String {
+    fn safe(claim: Result<ClaimedRanges, &'static str>) -> String {
         claim.unwrap().safe.to_string()
     }
 
@@ -325,10 +329,10 @@ mod tests {
     #[test]
     fn changed_sources_do_not() {
         for change in [
-            |i: &mut Identity| i.size = Some(101),
-            |i: &mut Identity| i.modified = Some(6),
-            |i: &mut Identity| i.part = Some((0, 50)),
-            |i: &mut Identity| i.source = "t".to_owned(),
+            |i: &mut CopyIdentity| i.size = Some(101),
+            |i: &mut CopyIdentity| i.modified = Some(6),
+            |i: &mut CopyIdentity| i.part = Some((0, 50)),
+            |i: &mut CopyIdentity| i.source = "t".to_owned(),
         ] {
             let mut other = identity(false);
             change(&mut other);
@@ -344,18 +348,18 @@ mod tests {
     }
 
     /// The claim of a journal that another boot of this machine wrote.
-    fn claimed_after_a_reboot(in_order: bool, length: u64) -> Result<Claim, &'static str> {
+    fn claimed_after_a_reboot(in_order: bool, length: u64) -> Result<ClaimedRanges, &'static str> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        let mut state = State::default();
+        let mut state = StoredRanges::default();
         state.safe.insert(0, 60);
         state.synced.insert(0, 20);
-        Journal::fresh(path.clone(), identity(in_order), Place::Here)
+        Journal::fresh(path.clone(), identity(in_order), JournalLocation::Here)
             .unwrap()
             .write(&state)
             .unwrap();
         journal::of_another_boot(&path);
-        claim(&Leftover {
+        claim(&PartialLeftover {
             identity: &identity(in_order),
             length,
             journal: Some(&path),
@@ -366,7 +370,7 @@ mod tests {
 
     #[test]
     fn after_a_reboot_only_synced_bytes_count_and_the_rest_is_to_be_proved() {
-        let ranges = |claim: &Claim| (claim.safe.to_string(), claim.unproved.to_string());
+        let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unproved.to_string());
         let claim = claimed_after_a_reboot(false, 90).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-60".to_owned()));
         // What the disk has no place for any more needs no proof.
@@ -381,12 +385,12 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_the_part_is_no_part() {
-        let part = Identity {
+        let part = CopyIdentity {
             part: Some((10, 20)),
             ..identity(false)
         };
         for (length, fits) in [(20, true), (21, false)] {
-            let claim = claim(&Leftover {
+            let claim = claim(&PartialLeftover {
                 identity: &part,
                 length,
                 journal: None,
@@ -409,10 +413,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         // Even if nothing was safe.
-        let mut journal = Journal::fresh(path.clone(), identity(false), Place::Server).unwrap();
-        journal.note_refused();
-        journal.take_back(&State::default()).unwrap();
-        let claim = claim(&Leftover {
+        let mut journal =
+            Journal::fresh(path.clone(), identity(false), JournalLocation::Server).unwrap();
+        journal.mark_server_refused();
+        journal.retract_to(&StoredRanges::default()).unwrap();
+        let claim = claim(&PartialLeftover {
             identity: &identity(false),
             length: 30,
             journal: Some(&path),

@@ -1,10 +1,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::session::fake::{Act, Fake, call, login_with};
-use crate::{ModeChoice, Parallelism, Verify};
+use crate::session::scripted_server::{
+    ScriptedAction, ScriptedFtpServer, command_and_reply, login_script_with_feat,
+};
+use crate::{ModeChoice, Parallelism, VerifyMode};
 use data::options::TransferOptions;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
 /// What `longhaul cp` is told when nothing is said.
 pub(crate) fn options() -> CopyOptions {
@@ -12,22 +14,22 @@ pub(crate) fn options() -> CopyOptions {
         recursive: false,
         parallelism: Parallelism::Auto,
         transfer: TransferOptions {
-            buffers: Buffers::default(),
+            buffers: SocketBuffers::default(),
             block: 1 << 18,
             stall: Duration::from_secs(60),
             ..TransferOptions::default()
         },
         max_streams: 64,
-        autopar: tune::streams::chunked::Parameters::default(),
+        autopar: tune::streams::chunked::ChunkParameters::default(),
         mode: ModeChoice::Auto,
         offset: None,
         length: None,
         resume: false,
-        verify: Verify::Auto,
+        verify: VerifyMode::Auto,
         retries: 0,
         trace: None,
         sync_policy: data::store::durability::SyncPolicy::default(),
-        links: crate::Links::default(),
+        links: crate::SymlinkPolicy::default(),
         keep_existing: false,
         wait: false,
         concurrency: 4,
@@ -36,19 +38,19 @@ pub(crate) fn options() -> CopyOptions {
     }
 }
 
-struct Silent;
+struct IgnoringObserver;
 
-impl Observer for Silent {
-    fn event(&self, _: Event) {}
+impl CopyObserver for IgnoringObserver {
+    fn on_event(&self, _: CopyEvent) {}
 }
 
-pub(crate) fn context(options: CopyOptions) -> Context {
-    Context::new(options, Arc::new(Silent)).unwrap()
+pub(crate) fn context(options: CopyOptions) -> BatchContext {
+    BatchContext::new(options, Arc::new(IgnoringObserver)).unwrap()
 }
 
-async fn run_copy(sources: &[&str], destination: &str, options: &CopyOptions) -> Summary {
+async fn run_copy(sources: &[&str], destination: &str, options: &CopyOptions) -> CopySummary {
     let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();
-    copy(&sources, destination, options, Arc::new(Silent)).await
+    copy(&sources, destination, options, Arc::new(IgnoringObserver)).await
 }
 
 #[tokio::test]
@@ -90,7 +92,7 @@ async fn local_copies_are_verified_and_keep_their_time() {
     let file = std::fs::File::options().write(true).open(&from).unwrap();
     let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     file.set_modified(time).unwrap();
-    let url = Location::Local(from.clone()).identity();
+    let url = Location::Local(from.clone()).identity_key();
     let summary = run_copy(&[&url], &to.display().to_string(), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 3_000_000);
@@ -134,7 +136,7 @@ async fn mixed_results_are_partial() {
 
 #[tokio::test]
 async fn side_work_ends_with_a_failed_main() {
-    let failed = async { Err::<(), _>(Failure::new(Exit::Local, "x")) };
+    let failed = async { Err::<(), _>(CopyFailure::new(Exit::Local, "x")) };
     let endless = std::future::pending::<()>();
     assert!(alongside(failed, endless).await.is_err());
     let late = async {
@@ -151,12 +153,12 @@ async fn what_a_server_has_is_kept_whatever_the_server_calls_it() {
     std::fs::write(&from, "hello").unwrap();
     let there = "250-x\n type=OS.unix=migrated;size=7; /g\n250 End.";
     let dialogue = [
-        login_with("211-x\n MLST type*;size*;\n SIZE\n211 End."),
-        call("MLST /g", there),
-        call("MLST /g", there),
-        call("QUIT", "221 bye"),
+        login_script_with_feat("211-x\n MLST type*;size*;\n SIZE\n211 End."),
+        command_and_reply("MLST /g", there),
+        command_and_reply("MLST /g", there),
+        command_and_reply("QUIT", "221 bye"),
     ];
-    let fake = Fake::start(dialogue.concat()).await;
+    let fake = ScriptedFtpServer::start_session(dialogue.concat()).await;
     let keeping = CopyOptions {
         keep_existing: true,
         ..options()
@@ -169,12 +171,23 @@ async fn what_a_server_has_is_kept_whatever_the_server_calls_it() {
 }
 
 /// A put of five bytes to `/g` in MODE E, up to the transfer's last word.
-fn extended_put(word: &'static str) -> Vec<Act> {
+fn extended_put(word: &'static str) -> Vec<ScriptedAction> {
     [
-        call("MODE E", "200 ok"),
-        vec![Act::Listen("PASV"), Act::Hear("ALLO 5"), Act::Say("200 ok")],
-        vec![Act::Hear("STOR /g.longhaul-partial"), Act::Say("150 go")],
-        vec![Act::Say("111 Range Marker 0-5"), Act::Hold, Act::Say(word)],
+        command_and_reply("MODE E", "200 ok"),
+        vec![
+            ScriptedAction::ExpectPassiveAndReply("PASV"),
+            ScriptedAction::ExpectLine("ALLO 5"),
+            ScriptedAction::SendLine("200 ok"),
+        ],
+        vec![
+            ScriptedAction::ExpectLine("STOR /g.longhaul-partial"),
+            ScriptedAction::SendLine("150 go"),
+        ],
+        vec![
+            ScriptedAction::SendLine("111 Range Marker 0-5"),
+            ScriptedAction::AcceptAndHold,
+            ScriptedAction::SendLine(word),
+        ],
     ]
     .concat()
 }
@@ -186,23 +199,27 @@ async fn a_refusal_takes_back_what_markers_called_stored() {
     let from = dir.path().join("f");
     std::fs::write(&from, "hello").unwrap();
     let look = [
-        call("CWD /g", "550 Failed to change directory."),
-        call("SIZE /g", "550 Could not get file size."),
+        command_and_reply("CWD /g", "550 Failed to change directory."),
+        command_and_reply("SIZE /g", "550 Could not get file size."),
     ];
     let finish = [
-        call("CWD /g.longhaul-partial", "550 Failed to change directory."),
-        call("SIZE /g.longhaul-partial", "213 5"),
-        call("RNFR /g.longhaul-partial", "350 to"),
-        call("RNTO /g", "250 ok"),
+        command_and_reply("CWD /g.longhaul-partial", "550 Failed to change directory."),
+        command_and_reply("SIZE /g.longhaul-partial", "213 5"),
+        command_and_reply("RNFR /g.longhaul-partial", "350 to"),
+        command_and_reply("RNTO /g", "250 ok"),
     ];
     let first = [
-        login_with(GRIDFTP),
+        login_script_with_feat(GRIDFTP),
         look.concat(),
         extended_put("451 Local error"),
     ];
     // No REST, and STOR although all was marked.
-    let second = [login_with(GRIDFTP), extended_put("226 ok"), finish.concat()];
-    let fake = Fake::start_each(vec![first.concat(), second.concat()]).await;
+    let second = [
+        login_script_with_feat(GRIDFTP),
+        extended_put("226 ok"),
+        finish.concat(),
+    ];
+    let fake = ScriptedFtpServer::start_sessions(vec![first.concat(), second.concat()]).await;
     let mut options = CopyOptions {
         mode: ModeChoice::Extended,
         retries: 1,

@@ -14,9 +14,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use data::digest::Digest;
+use data::checksum::ChecksumHasher;
 use data::store::durability::SyncPolicy;
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Identity of a copy. A journal is of use only to the same copy of the same source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Identity {
+pub(crate) struct CopyIdentity {
     /// Source URL without password.
     pub(crate) source: String,
     /// Destination URL without password.
@@ -54,9 +54,9 @@ pub(crate) struct Identity {
     pub(crate) in_order: bool,
 }
 
-impl Identity {
+impl CopyIdentity {
     /// Bytes that are copied, if that is known.
-    pub(crate) fn copied(&self) -> Option<u64> {
+    pub(crate) fn copy_length(&self) -> Option<u64> {
         self.part.map(|(_, length)| length).or(self.size)
     }
 
@@ -72,7 +72,7 @@ impl Identity {
 
 /// Where the bytes are that a journal tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum JournalLocation {
     /// On this machine: what its kernel was handed is there until the next boot.
     Here,
     /// On a server, whose word counts.
@@ -81,16 +81,16 @@ pub(crate) enum Place {
 
 /// The bytes of a copy that are at its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct State {
+pub(crate) struct StoredRanges {
     /// Handed to the file system here, or acknowledged by the server.
     pub(crate) safe: RangeSet,
     /// Of that, forced to the disk of this machine.
     pub(crate) synced: RangeSet,
 }
 
-impl State {
+impl StoredRanges {
     /// Of a server: the ranges that it acknowledged.
-    pub(crate) fn told(safe: RangeSet) -> Self {
+    pub(crate) fn safe_only(safe: RangeSet) -> Self {
         Self {
             safe,
             synced: RangeSet::new(),
@@ -99,15 +99,15 @@ impl State {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct JournalHeader {
     version: u32,
-    copy: Identity,
-    /// Of [`Place::Here`]: the boot; empty when it is unknown.
+    copy: CopyIdentity,
+    /// Of [`JournalLocation::Here`]: the boot; empty when it is unknown.
     boot: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct JournalRecord {
     safe: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     synced: String,
@@ -119,18 +119,18 @@ struct Record {
 
 /// The content of a journal.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct LoadedJournal {
     /// The copy that it is of.
-    pub(crate) copy: Identity,
+    pub(crate) copy: CopyIdentity,
     /// How far.
-    pub(crate) state: State,
+    pub(crate) state: StoredRanges,
     /// Where the bytes are.
-    pub(crate) place: Place,
+    pub(crate) place: JournalLocation,
     /// This machine may have lost since what it had not forced to disk: it was booted.
     pub(crate) rebooted: bool,
     /// The server was lost while it stored: it may have lost power.
     pub(crate) lost: bool,
-    /// The server refused something that it had stored: see [`Journal::note_refused`].
+    /// The server refused something that it had stored: see [`Journal::mark_server_refused`].
     pub(crate) refused: bool,
 }
 
@@ -142,7 +142,7 @@ fn boot() -> Option<String> {
 }
 
 /// Reads the journal at `path`. `None` when there is no journal or no intact line in it.
-pub(crate) fn load(path: &Path) -> Option<Found> {
+pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
     let mut text = Vec::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
@@ -155,30 +155,33 @@ pub(crate) fn load(path: &Path) -> Option<Found> {
     read(&text, boot().as_deref())
 }
 
-fn read(text: &[u8], boot: Option<&str>) -> Option<Found> {
+fn read(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
     // What follows the last line feed is a line that was being written.
     let whole = &text[..text.iter().rposition(|b| *b == b'\n')?];
     let mut lines = whole.split(|b| *b == b'\n');
-    let header: Header = open(lines.next()?)?;
+    let header: JournalHeader = open(lines.next()?)?;
     if header.version != VERSION {
         return None;
     }
-    let (mut state, mut lost, mut refused) = (State::default(), false, false);
+    let (mut state, mut lost, mut refused) = (StoredRanges::default(), false, false);
     for line in lines {
-        let Some(record) = open::<Record>(line) else {
+        let Some(record) = open::<JournalRecord>(line) else {
             break;
         };
         let (safe, synced) = (parse_ranges(&record.safe), parse_ranges(&record.synced));
         let (Some(safe), Some(synced)) = (safe, synced) else {
             break;
         };
-        state = State { safe, synced };
+        state = StoredRanges { safe, synced };
         (lost, refused) = (record.lost, record.refused);
     }
-    Some(Found {
+    Some(LoadedJournal {
         copy: header.copy,
         state,
-        place: header.boot.as_ref().map_or(Place::Server, |_| Place::Here),
+        place: header
+            .boot
+            .as_ref()
+            .map_or(JournalLocation::Server, |_| JournalLocation::Here),
         rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
         lost,
         refused,
@@ -210,7 +213,7 @@ fn seal(value: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 fn crc(bytes: &[u8]) -> String {
-    let mut digest = Digest::new(Algorithm::Crc32c);
+    let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
     digest.update(bytes);
     digest.finish()
 }
@@ -220,18 +223,18 @@ fn crc(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
-    copy: Identity,
-    place: Place,
+    copy: CopyIdentity,
+    place: JournalLocation,
     file: Option<File>,
     length: u64,
     /// `None`: nothing was written in this run.
-    written: Option<State>,
+    written: Option<StoredRanges>,
     last: Option<Instant>,
     /// The file names synced bytes and was not forced to disk since.
     unsynced: bool,
-    /// See [`Journal::note_lost`].
+    /// See [`Journal::mark_server_lost`].
     lost: bool,
-    /// See [`Journal::note_refused`].
+    /// See [`Journal::mark_server_refused`].
     refused: bool,
 }
 
@@ -239,13 +242,17 @@ impl Journal {
     /// A journal for a copy that starts over: an older one is gone when this returns, so that it
     /// cannot be taken for this copy's, not even after a power cut. Comes before the partial file is
     /// truncated.
-    pub(crate) fn fresh(path: PathBuf, copy: Identity, place: Place) -> io::Result<Self> {
-        discard(&path)?;
+    pub(crate) fn fresh(
+        path: PathBuf,
+        copy: CopyIdentity,
+        place: JournalLocation,
+    ) -> io::Result<Self> {
+        remove_durably(&path)?;
         Ok(Self::resumed(path, copy, place))
     }
 
     /// An older one, if there is one, stays until the first safe bytes are written over it.
-    fn resumed(path: PathBuf, copy: Identity, place: Place) -> Self {
+    fn resumed(path: PathBuf, copy: CopyIdentity, place: JournalLocation) -> Self {
         Self {
             path,
             copy,
@@ -262,11 +269,11 @@ impl Journal {
 
     /// A journal that goes on from an older one, which is replaced at once: it may say of the order
     /// of the bytes what this run will make untrue.
-    pub(crate) fn taken_up(
+    pub(crate) fn continue_from(
         path: PathBuf,
-        copy: Identity,
-        place: Place,
-        state: &State,
+        copy: CopyIdentity,
+        place: JournalLocation,
+        state: &StoredRanges,
     ) -> io::Result<Self> {
         let mut journal = Self::resumed(path, copy, place);
         journal.write(state)?;
@@ -275,10 +282,10 @@ impl Journal {
 
     /// Writes `state` if enough time has passed or enough became safe since the last time. Errors
     /// leave an older state behind, which is still true.
-    pub(crate) fn keep(&mut self, state: &State, now: Instant) -> io::Result<()> {
+    pub(crate) fn write_if_due(&mut self, state: &StoredRanges, now: Instant) -> io::Result<()> {
         let recent = self.last.is_some_and(|last| now - last < INTERVAL);
-        let written = self.written.as_ref().map_or(0, |s| s.safe.bytes());
-        if recent && state.safe.bytes().saturating_sub(written) < STEP {
+        let written = self.written.as_ref().map_or(0, |s| s.safe.byte_count());
+        if recent && state.safe.byte_count().saturating_sub(written) < STEP {
             return Ok(());
         }
         self.last = Some(now);
@@ -286,15 +293,15 @@ impl Journal {
     }
 
     /// Writes `state` now, if it is news.
-    pub(crate) fn write(&mut self, state: &State) -> io::Result<()> {
+    pub(crate) fn write(&mut self, state: &StoredRanges) -> io::Result<()> {
         if self.written.as_ref() == Some(state) {
             return Ok(());
         }
         let result = self.try_write(state);
         match &result {
             Ok(()) => {
-                let before = self.written.as_ref().map_or(0, |s| s.synced.bytes());
-                self.unsynced |= state.synced.bytes() > before;
+                let before = self.written.as_ref().map_or(0, |s| s.synced.byte_count());
+                self.unsynced |= state.synced.byte_count() > before;
                 self.written = Some(state.clone());
             }
             // The tail may be torn: the next write makes the file anew.
@@ -306,8 +313,8 @@ impl Journal {
         result
     }
 
-    fn try_write(&mut self, state: &State) -> io::Result<()> {
-        let record = seal(&Record {
+    fn try_write(&mut self, state: &StoredRanges) -> io::Result<()> {
+        let record = seal(&JournalRecord {
             safe: state.safe.to_string(),
             synced: state.synced.to_string(),
             lost: self.lost,
@@ -325,10 +332,10 @@ impl Journal {
 
     /// Header and one record, put in place by a rename: a reader sees the old or the new file.
     fn replace(&mut self, record: &[u8]) -> io::Result<()> {
-        let mut text = seal(&Header {
+        let mut text = seal(&JournalHeader {
             version: VERSION,
             copy: self.copy.clone(),
-            boot: (self.place == Place::Here).then(|| boot().unwrap_or_default()),
+            boot: (self.place == JournalLocation::Here).then(|| boot().unwrap_or_default()),
         })?;
         text.extend_from_slice(record);
         let next = next_path(&self.path);
@@ -354,7 +361,7 @@ impl Journal {
     }
 
     /// The server was lost while it stored: from now on the journal says so.
-    pub(crate) fn note_lost(&mut self) {
+    pub(crate) fn mark_server_lost(&mut self) {
         self.lost = true;
         if let Some(state) = self.written.take()
             && let Err(error) = self.write(&state)
@@ -365,7 +372,7 @@ impl Journal {
 
     /// The server refused to store what had come: from now on the journal says so, even if there is
     /// nothing else to say. Its disk may not hold what its memory still shows.
-    pub(crate) fn note_refused(&mut self) {
+    pub(crate) fn mark_server_refused(&mut self) {
         self.refused = true;
         let state = self.written.take().unwrap_or_default();
         if let Err(error) = self.write(&state) {
@@ -376,48 +383,49 @@ impl Journal {
     /// Takes back what was claimed: only `left` counts from now on, and the length of the partial
     /// file says nothing. A journal that cannot be written anew (the disk is full) is removed, as it
     /// would claim too much.
-    pub(crate) fn take_back(&mut self, left: &State) -> io::Result<()> {
+    pub(crate) fn retract_to(&mut self, left: &StoredRanges) -> io::Result<()> {
         self.copy.in_order = false;
         self.file = None;
         self.written = None;
         if left.safe.is_empty() && !self.refused {
-            forget(&self.path);
+            remove_file_and_temporary(&self.path);
             return Ok(());
         }
-        self.write(left).inspect_err(|_| forget(&self.path))
+        self.write(left)
+            .inspect_err(|_| remove_file_and_temporary(&self.path))
     }
 
     /// The journal, to be forced to disk so that a power cut leaves the newest synced ranges known;
     /// `None` when nothing changed since the last time.
-    pub(crate) fn take_unsynced(&mut self) -> Option<Unsynced> {
+    pub(crate) fn take_unsynced(&mut self) -> Option<UnsyncedJournal> {
         let file = self.file.as_ref().filter(|_| self.unsynced)?;
         let file = file.try_clone().ok()?;
         self.unsynced = false;
-        Some(Unsynced {
+        Some(UnsyncedJournal {
             file,
             directory: directory_of(&self.path).to_owned(),
         })
     }
 
     /// Whether this run has written anything.
-    pub(crate) fn begun(&self) -> bool {
+    pub(crate) fn has_written(&self) -> bool {
         self.written.is_some()
     }
 
     /// The copy is whole, or proved wrong: nothing is left to resume.
     pub(crate) fn remove(self) {
-        forget(&self.path);
+        remove_file_and_temporary(&self.path);
     }
 }
 
 /// A journal that is not on disk yet.
 #[derive(Debug)]
-pub(crate) struct Unsynced {
+pub(crate) struct UnsyncedJournal {
     file: File,
     directory: PathBuf,
 }
 
-impl Unsynced {
+impl UnsyncedJournal {
     /// Blocks until it is. Failing, it leaves an older state on disk, which is still true.
     pub(crate) fn sync(self) {
         let synced = self.file.sync_data();
@@ -430,7 +438,7 @@ impl Unsynced {
 
 /// Removes the journal at `path` for good: not even a power cut brings it back. That there is none is
 /// fine. Blocks while the disk works.
-pub(crate) fn discard(path: &Path) -> io::Result<()> {
+pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => SyncPolicy::File.sync_directory(directory_of(path)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -439,7 +447,7 @@ pub(crate) fn discard(path: &Path) -> io::Result<()> {
 }
 
 /// Removes the journal at `path`, also one of an earlier run; that there is none is fine.
-pub(crate) fn forget(path: &Path) {
+pub(crate) fn remove_file_and_temporary(path: &Path) {
     let _ = fs::remove_file(path);
     let _ = fs::remove_file(next_path(path));
 }
@@ -456,7 +464,7 @@ fn next_path(path: &Path) -> PathBuf {
 pub(crate) fn of_another_boot(path: &Path) {
     let text = fs::read(path).unwrap();
     let end = text.iter().position(|b| *b == b'\n').unwrap();
-    let mut header: Header = open(&text[..end]).unwrap();
+    let mut header: JournalHeader = open(&text[..end]).unwrap();
     header.boot = Some("another".to_owned());
     let mut old = seal(&header).unwrap();
     old.extend_from_slice(&text[end + 1..]);

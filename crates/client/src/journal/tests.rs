@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn identity() -> Identity {
-    Identity {
+fn identity() -> CopyIdentity {
+    CopyIdentity {
         source: "ftp://h/a".to_owned(),
         destination: "file:///b".to_owned(),
         size: Some(1 << 40),
@@ -21,12 +21,12 @@ fn set(ranges: &[(u64, u64)]) -> RangeSet {
     set
 }
 
-fn told(ranges: &[(u64, u64)]) -> State {
-    State::told(set(ranges))
+fn told(ranges: &[(u64, u64)]) -> StoredRanges {
+    StoredRanges::safe_only(set(ranges))
 }
 
 /// The copy that the journal `text` is about, and the ranges it calls safe.
-fn last(text: &[u8]) -> Option<(Identity, RangeSet)> {
+fn last(text: &[u8]) -> Option<(CopyIdentity, RangeSet)> {
     read(text, None).map(|found| (found.copy, found.state.safe))
 }
 
@@ -34,9 +34,11 @@ fn last(text: &[u8]) -> Option<(Identity, RangeSet)> {
 fn written(states: &[RangeSet]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
     for state in states {
-        journal.write(&State::told(state.clone())).unwrap();
+        journal
+            .write(&StoredRanges::safe_only(state.clone()))
+            .unwrap();
     }
     fs::read(path).unwrap_or_default()
 }
@@ -51,19 +53,19 @@ fn last_state_counts() {
 fn writes_are_spaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
     let start = Instant::now();
-    journal.keep(&told(&[(0, 5)]), start).unwrap();
+    journal.write_if_due(&told(&[(0, 5)]), start).unwrap();
     journal
-        .keep(&told(&[(0, 9)]), start + INTERVAL / 2)
+        .write_if_due(&told(&[(0, 9)]), start + INTERVAL / 2)
         .unwrap();
     assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
     journal
-        .keep(&told(&[(0, STEP + 9)]), start + INTERVAL / 2)
+        .write_if_due(&told(&[(0, STEP + 9)]), start + INTERVAL / 2)
         .unwrap();
     assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 9)]));
     journal
-        .keep(&told(&[(0, STEP + 99)]), start + INTERVAL * 2)
+        .write_if_due(&told(&[(0, STEP + 99)]), start + INTERVAL * 2)
         .unwrap();
     assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 99)]));
 }
@@ -74,7 +76,10 @@ fn a_journal_tells_whether_this_machine_was_booted_since() {
     let path = dir.path().join("j");
     let mut state = told(&[(0, 9)]);
     state.synced.insert(0, 5);
-    for (place, rebooted) in [(Place::Here, true), (Place::Server, false)] {
+    for (place, rebooted) in [
+        (JournalLocation::Here, true),
+        (JournalLocation::Server, false),
+    ] {
         let mut journal = Journal::fresh(path.clone(), identity(), place).unwrap();
         journal.write(&state).unwrap();
         let found = load(&path).unwrap();
@@ -90,10 +95,10 @@ fn a_journal_tells_whether_this_machine_was_booted_since() {
 fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), Place::Server).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Server).unwrap();
     journal.write(&told(&[(0, 9)])).unwrap();
     assert!(!load(&path).unwrap().lost);
-    journal.note_lost();
+    journal.mark_server_lost();
     let found = load(&path).unwrap();
     assert_eq!((found.lost, found.state), (true, told(&[(0, 9)])));
     journal.write(&told(&[(0, 20)])).unwrap();
@@ -104,7 +109,7 @@ fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
 fn synced_ranges_are_forced_to_disk_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path, identity(), Place::Here).unwrap();
+    let mut journal = Journal::fresh(path, identity(), JournalLocation::Here).unwrap();
     let mut state = told(&[(0, 9)]);
     journal.write(&state).unwrap();
     assert!(journal.take_unsynced().is_none());
@@ -118,16 +123,22 @@ fn synced_ranges_are_forced_to_disk_once() {
 fn starting_over_forgets() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
     journal.write(&told(&[(0, 5)])).unwrap();
-    let other = Identity {
+    let other = CopyIdentity {
         in_order: !identity().in_order,
         ..identity()
     };
-    let _ = Journal::taken_up(path.clone(), other.clone(), Place::Here, &told(&[(0, 4)])).unwrap();
+    let _ = Journal::continue_from(
+        path.clone(),
+        other.clone(),
+        JournalLocation::Here,
+        &told(&[(0, 4)]),
+    )
+    .unwrap();
     let found = load(&path).unwrap();
     assert_eq!((found.copy, found.state.safe), (other, set(&[(0, 4)])));
-    let _ = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    let _ = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
     assert!(load(&path).is_none());
 }
 
@@ -135,17 +146,17 @@ fn starting_over_forgets() {
 fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let in_order = Identity {
+    let in_order = CopyIdentity {
         in_order: true,
         ..identity()
     };
-    let mut journal = Journal::fresh(path.clone(), in_order, Place::Here).unwrap();
+    let mut journal = Journal::fresh(path.clone(), in_order, JournalLocation::Here).unwrap();
     journal.write(&told(&[(0, 60)])).unwrap();
-    let left = State {
+    let left = StoredRanges {
         safe: set(&[(0, 20)]),
         synced: set(&[(0, 20)]),
     };
-    journal.take_back(&left).unwrap();
+    journal.retract_to(&left).unwrap();
     let found = load(&path).unwrap();
     assert_eq!((found.copy.in_order, found.state), (false, left));
 }
@@ -154,11 +165,11 @@ fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
 fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
     journal.write(&told(&[(0, 60)])).unwrap();
     // No file can be made there.
     fs::create_dir(next_path(&path)).unwrap();
-    assert!(journal.take_back(&told(&[(0, 20)])).is_err());
+    assert!(journal.retract_to(&told(&[(0, 20)])).is_err());
     assert_eq!(load(&path), None);
 }
 
@@ -166,13 +177,14 @@ fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
 fn nothing_is_read_or_written_through_a_link() {
     let dir = tempfile::tempdir().unwrap();
     let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));
-    let mut journal = Journal::fresh(dir.path().join("other"), identity(), Place::Here).unwrap();
+    let mut journal =
+        Journal::fresh(dir.path().join("other"), identity(), JournalLocation::Here).unwrap();
     journal.write(&told(&[(0, 5)])).unwrap();
     std::os::unix::fs::symlink(dir.path().join("other"), &path).unwrap();
     assert!(load(&path).is_none());
     fs::write(&victim, "kept").unwrap();
     std::os::unix::fs::symlink(&victim, next_path(&path)).unwrap();
-    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
     journal.write(&told(&[(0, 5)])).unwrap();
     assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
     assert_eq!(fs::read(victim).unwrap(), b"kept");
@@ -182,12 +194,14 @@ fn nothing_is_read_or_written_through_a_link() {
 fn long_journals_are_compacted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), Place::Here).unwrap();
+    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
     let wide = set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
     for end in 0..100 {
         let mut state = wide.clone();
         state.insert(1 << 30, (1 << 30) + end + 1);
-        journal.write(&State::told(state.clone())).unwrap();
+        journal
+            .write(&StoredRanges::safe_only(state.clone()))
+            .unwrap();
         // Not each time: a long journal takes a while to read.
         if end % 9 == 0 {
             assert_eq!(load(&path).unwrap().state.safe, state);

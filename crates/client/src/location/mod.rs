@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use percent_encoding::percent_decode_str;
 
 use crate::credentials::{self, Credential};
-use crate::{Exit, Failure};
+use crate::{CopyFailure, Exit};
 
 /// A GridFTP, FTP or HTTP server as a URL names it.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -77,7 +77,7 @@ impl Scheme {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let account = self.credential.account();
+        let account = self.credential.account_key();
         let account = account.escape_debug();
         write!(f, "Server({account}@{}:{})", self.host, self.port)
     }
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Server {
 impl std::fmt::Display for StorageId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Here | Self::Pipe => f.write_str("this machine"),
+            Self::LocalFiles | Self::StandardStreams => f.write_str("this machine"),
             Self::Server(server) => server.fmt(f),
         }
     }
@@ -99,7 +99,7 @@ impl std::fmt::Display for Server {
         write!(f, "{}://", self.scheme.name())?;
         if let Some(name) = self.credential.user() {
             let mut user = String::new();
-            encode(name.as_bytes(), false, &mut user);
+            percent_encode(name.as_bytes(), false, &mut user);
             write!(f, "{user}@")?;
         }
         if self.host.contains(':') {
@@ -120,7 +120,7 @@ pub enum Location {
     /// A local path (also `file:` URLs).
     Local(PathBuf),
     /// `-`
-    Pipe,
+    StandardStreams,
     /// A path on a server, percent-decoded bytes. `ftp://h/a` is `/a` (as globus-url-copy and
     /// real use have it); a trailing `/` is kept: it says "directory".
     Remote {
@@ -135,9 +135,9 @@ pub enum Location {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum StorageId {
     /// This machine's files.
-    Here,
+    LocalFiles,
     /// Standard input and output.
-    Pipe,
+    StandardStreams,
     /// A server, as a user of it.
     Server(Server),
 }
@@ -158,8 +158,8 @@ impl Location {
     /// The storage that it is on.
     pub(crate) fn storage_id(&self) -> StorageId {
         match self {
-            Self::Local(_) => StorageId::Here,
-            Self::Pipe => StorageId::Pipe,
+            Self::Local(_) => StorageId::LocalFiles,
+            Self::StandardStreams => StorageId::StandardStreams,
             Self::Remote { server, .. } => StorageId::Server(server.clone()),
         }
     }
@@ -168,7 +168,7 @@ impl Location {
     pub(crate) fn path(&self) -> &[u8] {
         match self {
             Self::Local(path) => path.as_os_str().as_bytes(),
-            Self::Pipe => b"",
+            Self::StandardStreams => b"",
             Self::Remote { path, .. } => path,
         }
     }
@@ -177,7 +177,7 @@ impl Location {
     pub(crate) fn with_path(&self, path: Vec<u8>) -> Self {
         match self {
             Self::Local(_) => Self::Local(PathBuf::from(OsString::from_vec(path))),
-            Self::Pipe => Self::Pipe,
+            Self::StandardStreams => Self::StandardStreams,
             Self::Remote { server, .. } => Self::Remote {
                 server: server.clone(),
                 path,
@@ -187,8 +187,8 @@ impl Location {
 
     /// Reads a command-line argument. Passwords that the URL does not name come from the
     /// environment and ~/.netrc.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
-        Self::parse_with(text, &credentials::lookup)
+    pub fn parse(text: &str) -> Result<Self, CopyFailure> {
+        Self::parse_with(text, &credentials::find_credential)
     }
 
     /// As [`Location::parse`], with `find` for what the URL leaves open: host and user in,
@@ -196,15 +196,15 @@ impl Location {
     pub(crate) fn parse_with(
         text: &str,
         find: &dyn Fn(&str, Option<&str>) -> Credential,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CopyFailure> {
         if text == "-" {
-            return Ok(Self::Pipe);
+            return Ok(Self::StandardStreams);
         }
         if text.is_empty() {
-            return Err(usage("an empty argument is neither a path nor a URL"));
+            return Err(usage_error("an empty argument is neither a path nor a URL"));
         }
         let Some((scheme, rest)) = split_scheme(text) else {
-            return local(text.as_bytes().to_vec(), text);
+            return local_location(text.as_bytes().to_vec(), text);
         };
         match scheme.to_ascii_lowercase().as_str() {
             "file" => parse_file(rest, text),
@@ -214,8 +214,8 @@ impl Location {
             "https" => parse_server(Scheme::Https, rest, text, find),
             #[cfg(test)]
             "memory" => parse_server(Scheme::Memory, rest, text, find),
-            _ if !rest.starts_with("//") => local(text.as_bytes().to_vec(), text),
-            other => Err(usage(format!(
+            _ if !rest.starts_with("//") => local_location(text.as_bytes().to_vec(), text),
+            other => Err(usage_error(format!(
                 "{other}: is not spoken by this version, which knows ftp:, gsiftp:, http:, \
                  https:, file: and local paths ({})",
                 redact(text)
@@ -227,10 +227,10 @@ impl Location {
     pub fn display(&self) -> String {
         match self {
             Self::Local(path) => path.to_string_lossy().into_owned(),
-            Self::Pipe => "-".to_owned(),
+            Self::StandardStreams => "-".to_owned(),
             Self::Remote { server, path } => {
                 let mut text = server.to_string();
-                encode(path, true, &mut text);
+                percent_encode(path, true, &mut text);
                 if server.query.is_some() {
                     text.push_str("?...");
                 }
@@ -241,14 +241,14 @@ impl Location {
 
     /// A text that two locations share only if they are the same path of the same account,
     /// whatever bytes the path has; without password.
-    pub(crate) fn identity(&self) -> String {
+    pub(crate) fn identity_key(&self) -> String {
         match self {
             Self::Local(path) => {
                 let mut text = "file://".to_owned();
-                encode(path.as_os_str().as_bytes(), true, &mut text);
+                percent_encode(path.as_os_str().as_bytes(), true, &mut text);
                 text
             }
-            Self::Pipe | Self::Remote { .. } => self.display(),
+            Self::StandardStreams | Self::Remote { .. } => self.display(),
         }
     }
 }
@@ -262,33 +262,33 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     valid.then_some((scheme, rest))
 }
 
-fn local(bytes: Vec<u8>, text: &str) -> Result<Location, Failure> {
+fn local_location(bytes: Vec<u8>, text: &str) -> Result<Location, CopyFailure> {
     if bytes.contains(&0) {
-        return Err(usage(format!("path contains a NUL byte ({text:?})")));
+        return Err(usage_error(format!("path contains a NUL byte ({text:?})")));
     }
     Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes))))
 }
 
 /// `file:/p`, `file:///p`, `file://localhost/p` (RFC 8089 §2).
-fn parse_file(rest: &str, text: &str) -> Result<Location, Failure> {
+fn parse_file(rest: &str, text: &str) -> Result<Location, CopyFailure> {
     let path = match rest.strip_prefix("//") {
         None => rest,
         Some(after) => match after.find('/') {
             Some(0) => after,
             Some(end) if after[..end].eq_ignore_ascii_case("localhost") => &after[end..],
             _ => {
-                return Err(usage(format!(
+                return Err(usage_error(format!(
                     "a file: URL names this machine only: write file:///path ({text})"
                 )));
             }
         },
     };
     if !path.starts_with('/') {
-        return Err(usage(format!(
+        return Err(usage_error(format!(
             "a file: URL needs an absolute path: write file:///path ({text})"
         )));
     }
-    local(percent_decode_str(path).collect(), text)
+    local_location(percent_decode_str(path).collect(), text)
 }
 
 fn parse_server(
@@ -296,11 +296,11 @@ fn parse_server(
     rest: &str,
     text: &str,
     find: &dyn Fn(&str, Option<&str>) -> Credential,
-) -> Result<Location, Failure> {
+) -> Result<Location, CopyFailure> {
     let shown = redact(text);
     let Some(rest) = rest.strip_prefix("//") else {
         let name = scheme.name();
-        return Err(usage(format!("write {name}://host/path ({shown})")));
+        return Err(usage_error(format!("write {name}://host/path ({shown})")));
     };
     let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
     let (rest, query) = match rest.split_once('?') {
@@ -336,25 +336,29 @@ fn parse_server(
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port`.
-fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16), Failure> {
+fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16), CopyFailure> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest
             .split_once(']')
-            .ok_or_else(|| usage(format!("the IPv6 address lacks its ] ({shown})")))?;
+            .ok_or_else(|| usage_error(format!("the IPv6 address lacks its ] ({shown})")))?;
         if host.parse::<Ipv6Addr>().is_err() {
-            return Err(usage(format!("[{host}] is no IPv6 address ({shown})")));
+            return Err(usage_error(format!(
+                "[{host}] is no IPv6 address ({shown})"
+            )));
         }
         match after.strip_prefix(':') {
             Some(port) => (host, port),
             None if after.is_empty() => (host, ""),
-            None => return Err(usage(format!("only :port may follow ] ({shown})"))),
+            None => return Err(usage_error(format!("only :port may follow ] ({shown})"))),
         }
     } else {
         text.split_once(':').unwrap_or((text, ""))
     };
     let bad = |c: char| c.is_whitespace() || c.is_control() || "[]@\\%?#".contains(c);
     if host.is_empty() || host.contains(bad) {
-        return Err(usage(format!("the URL names no valid host ({shown})")));
+        return Err(usage_error(format!(
+            "the URL names no valid host ({shown})"
+        )));
     }
     let port = if port.is_empty() {
         scheme.default_port()
@@ -362,16 +366,16 @@ fn parse_address(text: &str, scheme: Scheme, shown: &str) -> Result<(String, u16
         port.parse()
             .ok()
             .filter(|p| *p != 0)
-            .ok_or_else(|| usage(format!("the port must be 1 to 65535 ({shown})")))?
+            .ok_or_else(|| usage_error(format!("the port must be 1 to 65535 ({shown})")))?
     };
     Ok((host.to_owned(), port))
 }
 
 /// Absolute path bytes with exactly one leading `/`.
-fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, Failure> {
+fn remote_path(text: &str, shown: &str) -> Result<Vec<u8>, CopyFailure> {
     let decoded: Vec<u8> = percent_decode_str(text).collect();
     if decoded.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
-        return Err(usage(format!(
+        return Err(usage_error(format!(
             "a path with NUL, CR or LF cannot travel on an FTP control channel ({shown})"
         )));
     }
@@ -389,14 +393,14 @@ fn parse_login(
     host: &str,
     shown: &str,
     find: &dyn Fn(&str, Option<&str>) -> Credential,
-) -> Result<Credential, Failure> {
+) -> Result<Credential, CopyFailure> {
     let decode = |text: &str| {
         let text = percent_decode_str(text)
             .decode_utf8()
-            .map_err(|_| usage(format!("user and password must be UTF-8 ({shown})")))?;
+            .map_err(|_| usage_error(format!("user and password must be UTF-8 ({shown})")))?;
         if text.contains(['\0', '\r', '\n']) {
             let line = format!("user and password must not contain NUL, CR or LF ({shown})");
-            return Err(usage(line));
+            return Err(usage_error(line));
         }
         Ok(text.into_owned())
     };
@@ -415,7 +419,7 @@ fn parse_login(
 }
 
 /// Writes bytes so that the text reads back as the same bytes; `/` stays if `path`.
-fn encode(bytes: &[u8], path: bool, out: &mut String) {
+fn percent_encode(bytes: &[u8], path: bool, out: &mut String) {
     for &b in bytes {
         if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b) || (path && b == b'/') {
             out.push(char::from(b));
@@ -450,8 +454,8 @@ fn redact(text: &str) -> String {
     }
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, message)
+fn usage_error(message: impl Into<String>) -> CopyFailure {
+    CopyFailure::new(Exit::Usage, message)
 }
 
 #[cfg(test)]

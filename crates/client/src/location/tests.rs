@@ -7,10 +7,17 @@ fn anonymous(_: &str, user: Option<&str>) -> Credential {
 }
 
 fn password(url: &str) -> Vec<u8> {
-    remote(url).0.credential.words().unwrap().1.0.clone()
+    remote(url)
+        .0
+        .credential
+        .user_and_password()
+        .unwrap()
+        .1
+        .0
+        .clone()
 }
 
-fn parse(text: &str) -> Result<Location, Failure> {
+fn parse(text: &str) -> Result<Location, CopyFailure> {
     Location::parse_with(text, &anonymous)
 }
 
@@ -39,7 +46,7 @@ fn local_forms() {
     assert_eq!(local("file:/p"), PathBuf::from("/p"));
     assert_eq!(local("file://localhost/p"), PathBuf::from("/p"));
     assert_eq!(local("file:/a%FF").as_os_str().as_bytes(), b"/a\xff");
-    assert_eq!(parse("-").unwrap(), Location::Pipe);
+    assert_eq!(parse("-").unwrap(), Location::StandardStreams);
     refused("");
     refused("file://elsewhere/p");
     refused("file:relative");
@@ -139,7 +146,7 @@ proptest! {
     #[test]
     fn identity_tells_paths_apart(a: Vec<u8>, b: Vec<u8>) {
         let at = |p: &[u8]| {
-            Location::Local(PathBuf::from(OsString::from_vec(p.to_vec()))).identity()
+            Location::Local(PathBuf::from(OsString::from_vec(p.to_vec()))).identity_key()
         };
         prop_assert_eq!(at(&a) == at(&b), a == b);
     }

@@ -1,16 +1,16 @@
 //! Checksums that the server computes.
 
-use proto::checksum::Algorithm;
-use proto::command::{Command, Opts};
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::{Command, OptsCommand};
 use proto::reply::Reply;
 
-use super::{Session, replies, shown};
-use crate::{Exit, Failure};
+use super::{ClientSession, display_path, replies};
+use crate::{CopyFailure, Exit};
 
 /// Asks for 113 markers, more often than any sensible time-out.
-const MARKERS: Command = Command::Opts(Opts::ChecksumMarkers(5));
+const REQUEST_MARKERS: Command = Command::Opts(OptsCommand::ChecksumMarkers(5));
 
-impl Session {
+impl ClientSession {
     /// CKSM (GFD.47), or XCRC/XMD5/... on plain servers, as lower-case hex of full length. The
     /// time-out counts from the last 113 marker.
     ///
@@ -22,37 +22,39 @@ impl Session {
     /// `Integrity`, transient, when it says it did and no sum can be read.
     pub async fn checksum(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CopyFailure> {
         self.check_path(path)?;
-        let line = self.question(algorithm, offset, length, path)?;
-        if self.features().checksums.contains(&algorithm) {
-            self.ask_for_markers().await?;
+        let line = self.checksum_command_line(algorithm, offset, length, path)?;
+        if self.features().checksum_algorithms.contains(&algorithm) {
+            self.request_checksum_markers().await?;
         }
-        let first = self.ask(&line).await?;
-        if let Some(sum) = sum_in(algorithm, &first) {
+        let first = self.request_checksum(&line).await?;
+        if let Some(sum) = checksum_in_reply(algorithm, &first) {
             return Ok(sum);
         }
-        let second = self.ask(&line).await?;
-        sum_in(algorithm, &second).ok_or_else(|| self.no_sum(algorithm, path, &second))
+        let second = self.request_checksum(&line).await?;
+        checksum_in_reply(algorithm, &second)
+            .ok_or_else(|| self.missing_checksum_failure(algorithm, path, &second))
     }
 
-    /// The sums of ranges (offset and length), as [`Session::checksum`] has them: asked for in one
+    /// The sums of ranges (offset and length), as [`ClientSession::checksum`] has them: asked for in one
     /// flight where the server takes commands ahead, else one after the other.
     ///
     /// # Errors
-    /// As [`Session::checksum`]; the first one.
+    /// As [`ClientSession::checksum`]; the first one.
     pub(crate) async fn checksums(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         ranges: &[(u64, u64)],
         path: &[u8],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, CopyFailure> {
         let mut sums = Vec::with_capacity(ranges.len());
-        if !self.takes_ahead() || !self.features().checksums.contains(&algorithm) {
+        if !self.supports_pipelining() || !self.features().checksum_algorithms.contains(&algorithm)
+        {
             for (offset, length) in ranges {
                 let sum = self.checksum(algorithm, *offset, Some(*length), path);
                 sums.push(sum.await?);
@@ -60,92 +62,97 @@ impl Session {
             return Ok(sums);
         }
         self.check_path(path)?;
-        self.ask_for_markers().await?;
+        self.request_checksum_markers().await?;
         let questions: Vec<Command> = ranges
             .iter()
-            .map(|(offset, length)| cksm(algorithm, *offset, Some(*length), path))
+            .map(|(offset, length)| cksm_command(algorithm, *offset, Some(*length), path))
             .collect();
-        self.control.send_all(&questions).await?;
+        self.control.send_pipelined(&questions).await?;
         let mut replies = Vec::with_capacity(ranges.len());
         for _ in ranges {
-            replies.push(self.control.final_reply_of_long_work().await?);
+            replies.push(self.control.final_reply_with_markers().await?);
         }
         for reply in &replies {
-            let sum = sum_in(algorithm, reply);
-            sums.push(sum.ok_or_else(|| self.no_sum(algorithm, path, reply))?);
+            let sum = checksum_in_reply(algorithm, reply);
+            sums.push(sum.ok_or_else(|| self.missing_checksum_failure(algorithm, path, reply))?);
         }
         Ok(sums)
     }
 
-    /// Questions that [`Session::checksum`] will ask, to be asked ahead; none where the server has no CKSM.
-    pub(crate) fn checksum_questions(
+    /// Questions that [`ClientSession::checksum`] will ask, to be asked ahead; none where the server has no CKSM.
+    pub(crate) fn checksum_commands(
         &self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
     ) -> Vec<Command> {
-        if !self.features().checksums.contains(&algorithm) {
+        if !self.features().checksum_algorithms.contains(&algorithm) {
             return Vec::new();
         }
-        let markers = (!self.checksum_markers).then_some(MARKERS);
-        let sum = cksm(algorithm, offset, length, path);
+        let markers = (!self.checksum_markers_requested).then_some(REQUEST_MARKERS);
+        let sum = cksm_command(algorithm, offset, length, path);
         markers.into_iter().chain([sum]).collect()
     }
 
-    async fn ask(&mut self, line: &[u8]) -> Result<Reply, Failure> {
+    async fn request_checksum(&mut self, line: &[u8]) -> Result<Reply, CopyFailure> {
         self.control.send_line(line.to_vec()).await?;
-        self.control.final_reply_of_long_work().await
+        self.control.final_reply_with_markers().await
     }
 
     /// The command line that asks for the sum.
-    fn question(
+    fn checksum_command_line(
         &self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
-    ) -> Result<Vec<u8>, Failure> {
+    ) -> Result<Vec<u8>, CopyFailure> {
         let features = self.features();
-        if features.checksums.contains(&algorithm) {
-            return Ok(cksm(algorithm, offset, length, path).encode());
+        if features.checksum_algorithms.contains(&algorithm) {
+            return Ok(cksm_command(algorithm, offset, length, path).encode());
         }
         let whole = offset == 0 && length.is_none();
-        let verb = x_verb(algorithm)
-            .filter(|_| whole && features.x_checksums.contains(&algorithm))
-            .ok_or_else(|| self.cannot_sum(algorithm))?;
+        let verb = x_checksum_verb(algorithm)
+            .filter(|_| whole && features.x_checksum_algorithms.contains(&algorithm))
+            .ok_or_else(|| self.unsupported_checksum_failure(algorithm))?;
         Ok([verb.as_bytes(), b" ", path].concat())
     }
 
     /// Without markers a long sum is silent and indistinguishable from a dead server.
-    async fn ask_for_markers(&mut self) -> Result<(), Failure> {
-        if !self.checksum_markers {
-            self.control.call(&MARKERS).await?;
-            self.checksum_markers = true;
+    async fn request_checksum_markers(&mut self) -> Result<(), CopyFailure> {
+        if !self.checksum_markers_requested {
+            self.control.call(&REQUEST_MARKERS).await?;
+            self.checksum_markers_requested = true;
         }
         Ok(())
     }
 
     /// Why there is none.
-    fn no_sum(&self, algorithm: Algorithm, path: &[u8], reply: &Reply) -> Failure {
+    fn missing_checksum_failure(
+        &self,
+        algorithm: ChecksumAlgorithm,
+        path: &[u8],
+        reply: &Reply,
+    ) -> CopyFailure {
         if !reply.is_success() {
-            let doing = format!("compute {} of {}", algorithm.name(), shown(path));
-            return replies::refusal(self.name(), &doing, reply);
+            let doing = format!("compute {} of {}", algorithm.name(), display_path(path));
+            return replies::refusal_failure(self.name(), &doing, reply);
         }
-        Failure::transient(
+        CopyFailure::transient(
             Exit::Integrity,
             format!(
                 "{} answered no {} sum for {}: {}; use --verify none or another algorithm",
                 self.name(),
                 algorithm.name(),
-                shown(path),
-                replies::shown(reply)
+                display_path(path),
+                replies::display_reply(reply)
             ),
         )
     }
 
-    fn cannot_sum(&self, algorithm: Algorithm) -> Failure {
-        Failure {
+    fn unsupported_checksum_failure(&self, algorithm: ChecksumAlgorithm) -> CopyFailure {
+        CopyFailure {
             exit: Exit::Protocol,
             message: format!(
                 "{} cannot compute {} of this; name an algorithm that it has (cksum -a, cp --verify), \
@@ -158,7 +165,12 @@ impl Session {
     }
 }
 
-fn cksm(algorithm: Algorithm, offset: u64, length: Option<u64>, path: &[u8]) -> Command {
+fn cksm_command(
+    algorithm: ChecksumAlgorithm,
+    offset: u64,
+    length: Option<u64>,
+    path: &[u8],
+) -> Command {
     Command::Cksm {
         algorithm,
         offset,
@@ -168,27 +180,27 @@ fn cksm(algorithm: Algorithm, offset: u64, length: Option<u64>, path: &[u8]) -> 
 }
 
 /// The verb of plain servers that sums a whole file.
-fn x_verb(algorithm: Algorithm) -> Option<&'static str> {
+fn x_checksum_verb(algorithm: ChecksumAlgorithm) -> Option<&'static str> {
     match algorithm {
-        Algorithm::Crc32 => Some("XCRC"),
-        Algorithm::Md5 => Some("XMD5"),
-        Algorithm::Sha1 => Some("XSHA1"),
-        Algorithm::Sha256 => Some("XSHA256"),
-        Algorithm::Sha512 => Some("XSHA512"),
-        Algorithm::Adler32 | Algorithm::Crc32c | Algorithm::Blake3 => None,
+        ChecksumAlgorithm::Crc32 => Some("XCRC"),
+        ChecksumAlgorithm::Md5 => Some("XMD5"),
+        ChecksumAlgorithm::Sha1 => Some("XSHA1"),
+        ChecksumAlgorithm::Sha256 => Some("XSHA256"),
+        ChecksumAlgorithm::Sha512 => Some("XSHA512"),
+        ChecksumAlgorithm::Adler32 | ChecksumAlgorithm::Crc32c | ChecksumAlgorithm::Blake3 => None,
     }
 }
 
 /// The sum that a reply carries.
-fn sum_in(algorithm: Algorithm, reply: &Reply) -> Option<String> {
+fn checksum_in_reply(algorithm: ChecksumAlgorithm, reply: &Reply) -> Option<String> {
     reply
         .is_success()
-        .then(|| find_hex(algorithm, &reply.text()))?
+        .then(|| find_checksum_hex(algorithm, &reply.text()))?
 }
 
 /// The sum in a reply's text: the first word that is hex of the right length. Sums of 32 bits come
 /// without their leading zeros from some servers.
-fn find_hex(algorithm: Algorithm, text: &str) -> Option<String> {
+fn find_checksum_hex(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
     let full = algorithm.hex_len();
     let fits = |word: &&str| {
         let right_length = word.len() == full || (full == 8 && (1..8).contains(&word.len()));
@@ -206,17 +218,23 @@ mod tests {
 
     #[test]
     fn sums_are_normalised() {
-        let hex = |a, t| find_hex(a, t);
-        assert_eq!(hex(Algorithm::Adler32, "1a0b"), Some("00001a0b".into()));
+        let hex = |a, t| find_checksum_hex(a, t);
         assert_eq!(
-            hex(Algorithm::Crc32, "XCRC DEADBEEF"),
+            hex(ChecksumAlgorithm::Adler32, "1a0b"),
+            Some("00001a0b".into())
+        );
+        assert_eq!(
+            hex(ChecksumAlgorithm::Crc32, "XCRC DEADBEEF"),
             Some("deadbeef".into())
         );
         assert_eq!(
-            hex(Algorithm::Md5, "\"/a b\" D41D8CD98F00B204E9800998ECF8427E"),
+            hex(
+                ChecksumAlgorithm::Md5,
+                "\"/a b\" D41D8CD98F00B204E9800998ECF8427E"
+            ),
             Some("d41d8cd98f00b204e9800998ecf8427e".into())
         );
-        assert_eq!(hex(Algorithm::Md5, "deadbeef"), None);
-        assert_eq!(hex(Algorithm::Sha1, ""), None);
+        assert_eq!(hex(ChecksumAlgorithm::Md5, "deadbeef"), None);
+        assert_eq!(hex(ChecksumAlgorithm::Sha1, ""), None);
     }
 }

@@ -3,18 +3,18 @@
 
 use std::collections::HashMap;
 
-use proto::command::{Command, Site};
-use proto::listing::{Kind, RemoteEntry};
+use proto::command::{Command, SiteCommand};
+use proto::listing::{EntryKind, ListedEntry};
 use proto::reply::Reply;
 
-use super::replies::{self, Cause, cause};
-use super::{Session, shown};
-use crate::answers::Marked;
-use crate::{Exit, Failure};
+use super::replies::{self, RefusalCause, refusal_cause};
+use super::{ClientSession, display_path};
+use crate::answers::SymlinkCheckedEntry;
+use crate::{CopyFailure, Exit};
 
 /// How much is asked to find links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scrutiny {
+pub(crate) enum SymlinkCheckScope {
     /// Links to directories, to copy: where a directory has any.
     Directories,
     /// Everything, to delete: also links that lead nowhere and are in no listing of facts.
@@ -23,19 +23,19 @@ pub(crate) enum Scrutiny {
 
 /// The answer to an attempt to delete a path as a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unlinked {
+pub(crate) enum UnlinkResult {
     /// It was a file or a link, and is gone.
-    Gone,
+    Removed,
     /// A directory of its own: the server says so.
-    Directory,
+    IsDirectory,
     /// Refused for another reason.
-    Unclear,
+    Unknown,
 }
 
-impl Session {
+impl ClientSession {
     /// Whether the server's facts tell links: FEAT has a starred `UNIX.slink`. Where they do not, a link
     /// to a directory may look like one (pyftpdlib).
-    pub(crate) fn tells_links(&self) -> bool {
+    pub(crate) fn reports_symlinks(&self) -> bool {
         let starred = |line: &String| {
             let line = line.to_ascii_lowercase();
             line.starts_with("mlst ") && line.contains("unix.slink*")
@@ -47,46 +47,55 @@ impl Session {
     /// whose lines begin with `l` for links.
     ///
     /// # Errors
-    /// As [`Session::list`].
-    pub(crate) async fn list_marked(
+    /// As [`ClientSession::list`].
+    pub(crate) async fn list_with_symlinks(
         &mut self,
         path: &[u8],
-        scrutiny: Scrutiny,
-    ) -> Result<Vec<Marked>, Failure> {
+        scrutiny: SymlinkCheckScope,
+    ) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
         let entries = self.list(path).await?;
-        if self.tells_links() {
-            return Ok(entries.into_iter().map(Marked::told).collect());
+        if self.reports_symlinks() {
+            return Ok(entries
+                .into_iter()
+                .map(SymlinkCheckedEntry::from_mlsd)
+                .collect());
         }
         if !self.features().mlst {
-            return Ok(entries.into_iter().map(Marked::long).collect());
+            return Ok(entries
+                .into_iter()
+                .map(SymlinkCheckedEntry::from_list)
+                .collect());
         }
-        let all = scrutiny == Scrutiny::Everything;
-        if !all && !entries.iter().any(|entry| entry.kind == Kind::Dir) {
-            return Ok(entries.into_iter().map(Marked::told).collect());
+        let all = scrutiny == SymlinkCheckScope::Everything;
+        if !all && !entries.iter().any(|entry| entry.kind == EntryKind::Dir) {
+            return Ok(entries
+                .into_iter()
+                .map(SymlinkCheckedEntry::from_mlsd)
+                .collect());
         }
-        let long = match self.list_long(path).await {
+        let long = match self.list_by_list_command(path).await {
             Err(failure) if failure.transient => return Err(failure),
             long => long.unwrap_or_default(),
         };
-        Ok(merged(entries, long, all))
+        Ok(merge_listings(entries, long, all))
     }
 
     /// DELE of what may be a link: it removes a link and never a directory.
     ///
     /// # Errors
     /// When the session is lost.
-    pub(crate) async fn unlink(&mut self, path: &[u8]) -> Result<Unlinked, Failure> {
+    pub(crate) async fn unlink(&mut self, path: &[u8]) -> Result<UnlinkResult, CopyFailure> {
         self.check_path(path)?;
         let reply = self.control.call(&Command::Dele(path.to_vec())).await?;
         if reply.is_success() {
-            return Ok(Unlinked::Gone);
+            return Ok(UnlinkResult::Removed);
         }
-        let doing = format!("delete {}", shown(path));
-        let failure = replies::refusal(self.name(), &doing, &reply);
-        match cause(&reply) {
+        let doing = format!("delete {}", display_path(path));
+        let failure = replies::refusal_failure(self.name(), &doing, &reply);
+        match refusal_cause(&reply) {
             _ if failure.transient => Err(failure),
-            Cause::Directory => Ok(Unlinked::Directory),
-            _ => Ok(Unlinked::Unclear),
+            RefusalCause::Directory => Ok(UnlinkResult::IsDirectory),
+            _ => Ok(UnlinkResult::Unknown),
         }
     }
 
@@ -101,61 +110,61 @@ impl Session {
         target: &[u8],
         absolute: &[u8],
         link: &[u8],
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CopyFailure> {
         self.check_path(target)?;
         self.check_path(link)?;
-        let mut refused = self.try_link(target, absolute, link).await?;
+        let mut refused = self.try_make_link(target, absolute, link).await?;
         if let Some(reply) = &refused
             && !replies::is_unsupported(reply)
-            && self.stat(link).await.is_ok_and(|entry| entry.is_link())
+            && self.stat(link).await.is_ok_and(|entry| entry.is_symlink())
         {
             self.delete(link).await?;
-            refused = self.try_link(target, absolute, link).await?;
+            refused = self.try_make_link(target, absolute, link).await?;
         }
         match refused {
             None => Ok(true),
             Some(reply) if replies::is_unsupported(&reply) => Ok(false),
             Some(reply) => {
-                let doing = format!("make the link {}", shown(link));
-                Err(replies::refusal(self.name(), &doing, &reply))
+                let doing = format!("make the link {}", display_path(link));
+                Err(replies::refusal_failure(self.name(), &doing, &reply))
             }
         }
     }
 
     /// The refusal, if there was one.
-    async fn try_link(
+    async fn try_make_link(
         &mut self,
         target: &[u8],
         absolute: &[u8],
         link: &[u8],
-    ) -> Result<Option<Reply>, Failure> {
+    ) -> Result<Option<Reply>, CopyFailure> {
         // The command has one space between both names.
         if !target.contains(&b' ') {
-            let command = Site::Symlink(target.to_vec(), link.to_vec());
+            let command = SiteCommand::Symlink(target.to_vec(), link.to_vec());
             let reply = self.control.call(&Command::Site(command)).await?;
             if !replies::is_unsupported(&reply) {
                 return Ok(Some(reply).filter(|reply| !reply.is_success()));
             }
         }
-        let from = Command::Site(Site::SymlinkFrom(absolute.to_vec()));
+        let from = Command::Site(SiteCommand::SymlinkFrom(absolute.to_vec()));
         let reply = self.control.call(&from).await?;
         if !reply.is_intermediate() {
             return Ok(Some(reply));
         }
-        let to = Command::Site(Site::SymlinkTo(link.to_vec()));
+        let to = Command::Site(SiteCommand::SymlinkTo(link.to_vec()));
         let reply = self.control.call(&to).await?;
         Ok(Some(reply).filter(|reply| !reply.is_success()))
     }
 
     /// A link that the server shows itself: what it leads to, if it leads anywhere.
-    pub(super) async fn followed(
+    pub(super) async fn resolve_symlink(
         &mut self,
         path: &[u8],
-        link: RemoteEntry,
-    ) -> Result<RemoteEntry, Failure> {
+        link: ListedEntry,
+    ) -> Result<ListedEntry, CopyFailure> {
         let target = link.link_target.clone().unwrap_or_default();
-        match self.stat_plain(path).await {
-            Ok(there) if there.kind != Kind::SymLink => Ok(RemoteEntry {
+        match self.stat_without_mlst(path).await {
+            Ok(there) if there.kind != EntryKind::SymLink => Ok(ListedEntry {
                 link_target: Some(target),
                 ..there
             }),
@@ -166,36 +175,43 @@ impl Session {
 }
 
 /// The failure for what may be a link to a directory elsewhere.
-pub(crate) fn in_doubt(server: &str, path: &[u8]) -> Failure {
-    Failure::new(
+pub(crate) fn ambiguous_link_failure(server: &str, path: &[u8]) -> CopyFailure {
+    CopyFailure::new(
         Exit::Refused,
         format!(
             "{server} does not tell whether {0} is a directory or a link to one elsewhere, and refuses \
              to delete it as a link: nothing in it was deleted; look at it there and remove it by hand",
-            shown(path)
+            display_path(path)
         ),
     )
 }
 
-impl Marked {
+impl SymlinkCheckedEntry {
     /// The facts tell links.
-    fn told(entry: RemoteEntry) -> Self {
+    fn from_mlsd(entry: ListedEntry) -> Self {
         Self {
             entry,
-            certain: true,
+            is_certain: true,
         }
     }
 
     /// From LIST, where a line that begins with a mode has links under a letter of their own.
-    fn long(entry: RemoteEntry) -> Self {
-        let certain = entry.kind != Kind::Dir || entry.mode.is_some();
-        Self { entry, certain }
+    fn from_list(entry: ListedEntry) -> Self {
+        let certain = entry.kind != EntryKind::Dir || entry.mode.is_some();
+        Self {
+            entry,
+            is_certain: certain,
+        }
     }
 }
 
 /// Entries of MLSD with what LIST says of links; `all`: and what LIST alone shows.
-fn merged(entries: Vec<RemoteEntry>, long: Vec<RemoteEntry>, all: bool) -> Vec<Marked> {
-    let mut long: HashMap<Vec<u8>, RemoteEntry> = long
+fn merge_listings(
+    entries: Vec<ListedEntry>,
+    long: Vec<ListedEntry>,
+    all: bool,
+) -> Vec<SymlinkCheckedEntry> {
+    let mut long: HashMap<Vec<u8>, ListedEntry> = long
         .into_iter()
         .map(|entry| (entry.name.clone(), entry))
         .collect();
@@ -204,17 +220,20 @@ fn merged(entries: Vec<RemoteEntry>, long: Vec<RemoteEntry>, all: bool) -> Vec<M
         let line = long.remove(&entry.name);
         let is_dir = line
             .as_ref()
-            .is_some_and(|line| line.kind == Kind::Dir && line.mode.is_some());
-        if let Some(line) = line.filter(|line| line.kind == Kind::SymLink) {
+            .is_some_and(|line| line.kind == EntryKind::Dir && line.mode.is_some());
+        if let Some(line) = line.filter(|line| line.kind == EntryKind::SymLink) {
             entry.link_target = Some(line.link_target.unwrap_or_default());
         }
-        let certain = entry.kind != Kind::Dir || entry.is_link() || is_dir;
-        found.push(Marked { entry, certain });
+        let certain = entry.kind != EntryKind::Dir || entry.is_symlink() || is_dir;
+        found.push(SymlinkCheckedEntry {
+            entry,
+            is_certain: certain,
+        });
     }
     if all {
-        let mut alone: Vec<RemoteEntry> = long.into_values().collect();
+        let mut alone: Vec<ListedEntry> = long.into_values().collect();
         alone.sort_by(|a, b| a.name.cmp(&b.name));
-        found.extend(alone.into_iter().map(Marked::long));
+        found.extend(alone.into_iter().map(SymlinkCheckedEntry::from_list));
     }
     found
 }
@@ -223,34 +242,34 @@ fn merged(entries: Vec<RemoteEntry>, long: Vec<RemoteEntry>, all: bool) -> Vec<M
 mod tests {
     use super::*;
 
-    fn entry(name: &str, kind: Kind, mode: Option<u32>) -> RemoteEntry {
-        RemoteEntry {
+    fn entry(name: &str, kind: EntryKind, mode: Option<u32>) -> ListedEntry {
+        ListedEntry {
             mode,
-            ..RemoteEntry::new(name.as_bytes(), kind)
+            ..ListedEntry::new(name.as_bytes(), kind)
         }
     }
 
     #[test]
     fn a_link_that_facts_hide_is_seen_in_the_long_listing() {
         let facts = vec![
-            entry("real", Kind::Dir, None),
-            entry("out", Kind::Dir, None),
-            entry("unlisted", Kind::Dir, None),
-            entry("f", Kind::File, None),
+            entry("real", EntryKind::Dir, None),
+            entry("out", EntryKind::Dir, None),
+            entry("unlisted", EntryKind::Dir, None),
+            entry("f", EntryKind::File, None),
         ];
-        let link = RemoteEntry {
+        let link = ListedEntry {
             link_target: Some(b"../keep".to_vec()),
-            ..entry("out", Kind::SymLink, Some(0o777))
+            ..entry("out", EntryKind::SymLink, Some(0o777))
         };
         let long = vec![
-            entry("real", Kind::Dir, Some(0o755)),
+            entry("real", EntryKind::Dir, Some(0o755)),
             link,
-            entry("dangling", Kind::SymLink, Some(0o777)),
+            entry("dangling", EntryKind::SymLink, Some(0o777)),
         ];
-        let marked = merged(facts.clone(), long.clone(), true);
+        let marked = merge_listings(facts.clone(), long.clone(), true);
         let told: Vec<(&[u8], bool, bool)> = marked
             .iter()
-            .map(|m| (m.entry.name.as_slice(), m.entry.is_link(), m.certain))
+            .map(|m| (m.entry.name.as_slice(), m.entry.is_symlink(), m.is_certain))
             .collect();
         assert_eq!(
             told,
@@ -262,15 +281,27 @@ mod tests {
                 (b"dangling", true, true),
             ]
         );
-        assert_eq!(merged(facts, long, false).len(), 4);
+        assert_eq!(merge_listings(facts, long, false).len(), 4);
     }
 
     #[test]
     fn only_a_clear_word_makes_a_directory_of_what_cannot_be_deleted() {
         let reply = |text: &str| Reply::new(550, text);
-        assert_eq!(cause(&reply("/d: Is a directory")), Cause::Directory);
-        assert_eq!(cause(&reply("/d: not a plain file")), Cause::Directory);
-        assert_eq!(cause(&reply("Delete operation failed.")), Cause::Other);
-        assert_eq!(cause(&reply("No such file or directory")), Cause::Missing);
+        assert_eq!(
+            refusal_cause(&reply("/d: Is a directory")),
+            RefusalCause::Directory
+        );
+        assert_eq!(
+            refusal_cause(&reply("/d: not a plain file")),
+            RefusalCause::Directory
+        );
+        assert_eq!(
+            refusal_cause(&reply("Delete operation failed.")),
+            RefusalCause::Other
+        );
+        assert_eq!(
+            refusal_cause(&reply("No such file or directory")),
+            RefusalCause::Missing
+        );
     }
 }

@@ -5,21 +5,19 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use data::channel::Channel;
+use data::channel::SessionDataChannel;
 use data::os::tcp_info;
-use proto::client::{Dialogue, TelnetEscape, takes_commands_ahead};
+use proto::client::{CommandPlanner, IacHandling, supports_pipelining};
 use proto::command::Command;
-use proto::feature::Features;
+use proto::feature::ServerFeatures;
 use proto::printable::printable;
 
 use crate::location::Server;
-use crate::{Exit, Failure};
+use crate::{CopyFailure, Exit};
 
 mod checksum;
 pub(crate) mod control;
 mod explain;
-#[cfg(test)]
-pub(crate) mod fake;
 pub(crate) mod files;
 pub(crate) mod links;
 mod list;
@@ -27,163 +25,168 @@ mod login;
 pub(crate) mod passive;
 pub(crate) mod replies;
 mod right_sizing;
+#[cfg(test)]
+pub(crate) mod scripted_server;
 mod stat;
 
-use control::ControlChannel;
+use control::ClientControlConnection;
 
 /// How long QUIT may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A logged-in control connection. Every method maps the server's refusal to a [`Failure`] with
+/// A logged-in control connection. Every method maps the server's refusal to a [`CopyFailure`] with
 /// the right exit class (550 "no such file" → NotFound, 550 "permission" / 530 → Refused, 4xx →
 /// transient ...). After a transient failure the session is to be dropped.
 #[derive(Debug)]
-pub struct Session {
+pub struct ClientSession {
     server: Server,
-    pub(crate) control: ControlChannel,
-    pub(crate) dialogue: Dialogue,
+    pub(crate) control: ClientControlConnection,
+    pub(crate) planner: CommandPlanner,
     /// The data channel prepared for the next transfer, or kept from the last one.
-    pub(crate) channel: Option<Channel>,
+    pub(crate) data_channel: Option<SessionDataChannel>,
     /// The host that `channel` connects to; `None`: the server connects.
     data_host: Option<IpAddr>,
-    passive_order: passive::PassivePreference,
-    said: HashSet<&'static str>,
-    handshake: Duration,
-    checksum_markers: bool,
+    passive_preference: passive::PassivePreference,
+    given_warnings: HashSet<&'static str>,
+    handshake_rtt: Duration,
+    checksum_markers_requested: bool,
     /// The server can connect to this machine, as far as is known.
-    connectable: bool,
+    server_can_connect: bool,
     /// Asked ahead with the next transfer command.
-    pub(crate) then: Vec<Command>,
+    pub(crate) followup_commands: Vec<Command>,
     /// Data connections may be with other hosts than the server's own (striped servers).
-    foreign_data: bool,
+    allow_foreign_data: bool,
     /// The other host of data connections that the server was told last.
     data_peer: Option<IpAddr>,
     /// The server refused something that was sent ahead of its time, or the connection ended over it.
-    wary: bool,
+    avoids_pipelining: bool,
 }
 
 /// How a session begins.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Opening<'a> {
+pub(crate) struct SessionOpening<'a> {
     /// One command after the other, whoever the server says it is.
-    pub(crate) careful: bool,
+    pub(crate) avoid_pipelining: bool,
     /// The path whose facts will be asked for first.
-    pub(crate) look_at: Option<&'a [u8]>,
+    pub(crate) first_path: Option<&'a [u8]>,
 }
 
-impl Session {
+impl ClientSession {
     /// Connects (all addresses of the name in turn), logs in, asks FEAT, announces itself
     /// (CLIENTINFO when known), sets TYPE I. `timeout` bounds every wait for a reply of the
     /// session.
     ///
     /// # Errors
-    /// `Unreachable` when the server cannot be found (final) or reached (transient); `Refused`
+    /// `Unreachable` when the server cannot be found (final) or reached (transient); `RefusedRenameStep`
     /// when the login is refused or needs security that is not spoken.
-    pub async fn open(server: &Server, timeout: Duration) -> Result<Self, Failure> {
-        Self::begin(server, timeout, Opening::default()).await
+    pub async fn open(server: &Server, timeout: Duration) -> Result<Self, CopyFailure> {
+        Self::open_with(server, timeout, SessionOpening::default()).await
     }
 
-    /// As [`Session::open`]. A server whose greeting says that it takes commands ahead gets the whole
+    /// As [`ClientSession::open`]. A server whose greeting says that it takes commands ahead gets the whole
     /// login in one flight; if the connection ends over that (something between the two reads along
     /// and does not expect it), the next one is made with care.
-    pub(crate) async fn begin(
+    pub(crate) async fn open_with(
         server: &Server,
         timeout: Duration,
-        opening: Opening<'_>,
-    ) -> Result<Self, Failure> {
-        check_words(server)?;
-        let (mut control, handshake) = ControlChannel::connect(server, timeout).await?;
-        let greeting = login::greeting(&mut control).await?;
-        control.speak_telnet(TelnetEscape::of(&greeting));
-        if opening.careful || !takes_commands_ahead(&greeting) {
-            let dialogue = login::in_turn(&mut control, server).await?;
-            let mut session = Self::over(control, dialogue, server, handshake);
-            session.wary = opening.careful;
+        opening: SessionOpening<'_>,
+    ) -> Result<Self, CopyFailure> {
+        check_credential(server)?;
+        let (mut control, handshake) = ClientControlConnection::connect(server, timeout).await?;
+        let greeting = login::read_greeting(&mut control).await?;
+        control.set_iac_handling(IacHandling::from_greeting(&greeting));
+        if opening.avoid_pipelining || !supports_pipelining(&greeting) {
+            let dialogue = login::log_in(&mut control, server).await?;
+            let mut session = Self::from_connection(control, dialogue, server, handshake);
+            session.avoids_pipelining = opening.avoid_pipelining;
             return Ok(session);
         }
-        let look = opening.look_at.filter(|path| check_path(path).is_ok());
-        let questions: Vec<Command> = look.map(facts_of).into_iter().collect();
-        match login::at_once(&mut control, server, &questions).await {
-            Ok(dialogue) => Ok(Self::over(control, dialogue, server, handshake)),
-            Err(_) if control.was_cut() => {
-                let careful = Opening {
-                    careful: true,
+        let look = opening.first_path.filter(|path| check_path(path).is_ok());
+        let questions: Vec<Command> = look.map(mlst_command).into_iter().collect();
+        match login::log_in_pipelined(&mut control, server, &questions).await {
+            Ok(dialogue) => Ok(Self::from_connection(control, dialogue, server, handshake)),
+            Err(_) if control.connection_was_lost() => {
+                let careful = SessionOpening {
+                    avoid_pipelining: true,
                     ..opening
                 };
-                Box::pin(Self::begin(server, timeout, careful)).await
+                Box::pin(Self::open_with(server, timeout, careful)).await
             }
             Err(failure) => Err(failure),
         }
     }
 
-    fn over(
-        control: ControlChannel,
-        dialogue: Dialogue,
+    fn from_connection(
+        control: ClientControlConnection,
+        dialogue: CommandPlanner,
         server: &Server,
         handshake: Duration,
     ) -> Self {
         Self {
             server: server.clone(),
-            passive_order: passive::PassivePreference::of(control.peer()),
-            connectable: !passive::behind_translation(control.local().ip(), control.peer().ip()),
+            passive_preference: passive::PassivePreference::for_peer(control.peer_addr()),
+            server_can_connect: !passive::is_behind_nat(
+                control.local_addr().ip(),
+                control.peer_addr().ip(),
+            ),
             control,
-            dialogue,
-            channel: None,
+            planner: dialogue,
+            data_channel: None,
             data_host: None,
-            said: HashSet::new(),
-            handshake,
-            checksum_markers: false,
-            then: Vec::new(),
-            foreign_data: false,
+            given_warnings: HashSet::new(),
+            handshake_rtt: handshake,
+            checksum_markers_requested: false,
+            followup_commands: Vec::new(),
+            allow_foreign_data: false,
             data_peer: None,
-            wary: false,
+            avoids_pipelining: false,
         }
     }
 
     /// Begins anew with a server that refused something which was sent ahead of the answer: from here
     /// on one command after the other. What the user was told, and what was learnt of the network,
     /// stays.
-    pub(crate) async fn begin_carefully(&mut self) -> Result<(), Failure> {
-        self.channel = None;
+    pub(crate) async fn reopen_without_pipelining(&mut self) -> Result<(), CopyFailure> {
+        self.data_channel = None;
         self.control.abandon();
-        let careful = Opening {
-            careful: true,
-            look_at: None,
+        let careful = SessionOpening {
+            avoid_pipelining: true,
+            first_path: None,
         };
-        let fresh = Self::begin(&self.server, self.control.patience(), careful).await?;
+        let fresh = Self::open_with(&self.server, self.control.reply_timeout(), careful).await?;
         let before = std::mem::replace(self, fresh);
-        self.said = before.said;
-        self.connectable = before.connectable;
-        self.foreign_data = before.foreign_data;
+        self.given_warnings = before.given_warnings;
+        self.server_can_connect = before.server_can_connect;
+        self.allow_foreign_data = before.allow_foreign_data;
         Ok(())
     }
 
     /// Whether the server is better asked one thing after the other, whatever its greeting says.
-    pub(crate) fn is_wary(&self) -> bool {
-        self.wary
+    pub(crate) fn avoids_pipelining(&self) -> bool {
+        self.avoids_pipelining
     }
 
     /// Another session with the same server, as the same user.
     ///
     /// # Errors
-    /// As [`Session::open`]; a server at its bound of sessions refuses with 421.
-    pub fn another(&self) -> impl Future<Output = Result<Self, Failure>> + Send + use<> {
-        let (server, patience) = (self.server.clone(), self.control.patience());
-        let opening = Opening {
-            careful: self.wary,
-            look_at: None,
+    /// As [`ClientSession::open`]; a server at its bound of sessions refuses with 421.
+    pub fn open_another(&self) -> impl Future<Output = Result<Self, CopyFailure>> + Send + use<> {
+        let (server, patience) = (self.server.clone(), self.control.reply_timeout());
+        let opening = SessionOpening {
+            avoid_pipelining: self.avoids_pipelining,
+            first_path: None,
         };
-        let foreign = self.foreign_data;
+        let foreign = self.allow_foreign_data;
         async move {
-            let mut session = Self::begin(&server, patience, opening).await?;
-            session.foreign_data = foreign;
+            let mut session = Self::open_with(&server, patience, opening).await?;
+            session.allow_foreign_data = foreign;
             Ok(session)
         }
     }
 
     /// Features that the server announced.
-    pub fn features(&self) -> &Features {
-        self.dialogue.features()
+    pub fn features(&self) -> &ServerFeatures {
+        self.planner.features()
     }
 
     /// Round-trip time of the control connection, for the choice of streams: the smallest that
@@ -193,31 +196,34 @@ impl Session {
             .map(|info| Duration::from_micros(u64::from(info.min_rtt_us)))
             .unwrap_or_default();
         if kernel.is_zero() {
-            self.handshake
+            self.handshake_rtt
         } else {
-            kernel.min(self.handshake)
+            kernel.min(self.handshake_rtt)
         }
     }
 
     /// Whether data connections may be with other hosts than the server's own.
-    pub(crate) fn allow_foreign_data(&mut self, allowed: bool) {
-        self.foreign_data = allowed;
+    pub(crate) fn set_allow_foreign_data(&mut self, allowed: bool) {
+        self.allow_foreign_data = allowed;
     }
 
     /// Whether the server is on this machine.
     pub(crate) fn is_on_this_machine(&self) -> bool {
-        let ends = [self.control.local().ip(), self.control.peer().ip()];
+        let ends = [
+            self.control.local_addr().ip(),
+            self.control.peer_addr().ip(),
+        ];
         ends[0].to_canonical() == ends[1].to_canonical()
     }
 
     /// QUIT, politely and briefly. Servers of unknown manners are given the time to answer.
     pub async fn close(mut self) {
-        self.channel = None;
-        if self.dialogue.takes_ahead() {
-            self.control.leave().await;
+        self.data_channel = None;
+        if self.planner.supports_pipelining() {
+            self.control.quit_without_reply().await;
         } else if self.control.send(&Command::Quit).await.is_ok() {
             // The answer changes nothing; waiting for it lets the server end in order.
-            let _ = self.control.reply_within(FAREWELL).await;
+            let _ = self.control.wait_for_reply_within(QUIT_TIMEOUT).await;
         }
     }
 
@@ -233,47 +239,47 @@ impl Session {
     }
 
     /// Whether the server takes commands before the last one is answered.
-    pub(crate) fn takes_ahead(&self) -> bool {
-        self.dialogue.takes_ahead()
+    pub(crate) fn supports_pipelining(&self) -> bool {
+        self.planner.supports_pipelining()
     }
 
     /// Whether the server can connect to this machine, as MODE E gets need.
-    pub(crate) fn is_connectable(&self) -> bool {
-        self.connectable
+    pub(crate) fn server_can_connect(&self) -> bool {
+        self.server_can_connect
     }
 
     /// Notes that the server could not connect to this machine.
-    pub(crate) fn not_connectable(&mut self) {
-        self.connectable = false;
+    pub(crate) fn set_server_cannot_connect(&mut self) {
+        self.server_can_connect = false;
     }
 
     /// A path that cannot be told to this server is refused before anything is done.
     ///
     /// # Errors
     /// `Usage`.
-    pub(crate) fn check_path(&self, path: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn check_path(&self, path: &[u8]) -> Result<(), CopyFailure> {
         check_path(path)?;
-        if self.control.can_tell(path) {
+        if self.control.can_send_name(path) {
             return Ok(());
         }
-        Err(usage(format!(
+        Err(usage_error(format!(
             "the remote path \"{}\" contains the byte 0xFF, which {} (globus-gridftp-server) drops from \
              names; give another path",
-            shown(path),
+            display_path(path),
             self.name()
         )))
     }
 
     /// Adds a warning unless it was said in this session already.
-    pub(crate) fn warn(&mut self, warnings: &mut Vec<String>, text: &'static str) {
-        if self.said.insert(text) {
+    pub(crate) fn warn_once(&mut self, warnings: &mut Vec<String>, text: &'static str) {
+        if self.given_warnings.insert(text) {
             warnings.push(format!("{} {text}", self.name()));
         }
     }
 }
 
-/// The question that [`Session::stat`] asks of a server with MLST.
-fn facts_of(path: &[u8]) -> Command {
+/// The question that [`ClientSession::stat`] asks of a server with MLST.
+fn mlst_command(path: &[u8]) -> Command {
     Command::Mlst(Some(path.to_vec()))
 }
 
@@ -281,7 +287,7 @@ fn facts_of(path: &[u8]) -> Command {
 ///
 /// # Errors
 /// `Usage`.
-fn check_path(path: &[u8]) -> Result<(), Failure> {
+fn check_path(path: &[u8]) -> Result<(), CopyFailure> {
     let fault = if path.is_empty() {
         "is empty"
     } else if path.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
@@ -289,17 +295,17 @@ fn check_path(path: &[u8]) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
-    Err(usage(format!(
+    Err(usage_error(format!(
         "the remote path \"{}\" {fault}; give another path",
-        shown(path)
+        display_path(path)
     )))
 }
 
-fn check_words(server: &Server) -> Result<(), Failure> {
+fn check_credential(server: &Server) -> Result<(), CopyFailure> {
     let broken = |text: &[u8]| text.iter().any(|b| matches!(b, b'\r' | b'\n' | 0));
-    let (user, password) = server.credential.words()?;
+    let (user, password) = server.credential.user_and_password()?;
     if broken(user.as_bytes()) || broken(&password.0) {
-        return Err(usage(
+        return Err(usage_error(
             "user name or password contains a line break or NUL, which FTP cannot express"
                 .to_owned(),
         ));
@@ -308,12 +314,12 @@ fn check_words(server: &Server) -> Result<(), Failure> {
 }
 
 /// A path for people, fit for a terminal.
-pub(crate) fn shown(path: &[u8]) -> String {
+pub(crate) fn display_path(path: &[u8]) -> String {
     printable(path).to_string()
 }
 
-fn usage(message: String) -> Failure {
-    Failure {
+fn usage_error(message: String) -> CopyFailure {
+    CopyFailure {
         exit: Exit::Usage,
         message,
         transient: false,

@@ -3,11 +3,11 @@
 
 use proto::reply::Reply;
 
-use crate::{Exit, Failure};
+use crate::{CopyFailure, Exit};
 
 /// Meaning of a refusal, whatever was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum RefusalCause {
     /// The path does not exist.
     Missing,
     /// The name to be made exists already.
@@ -97,100 +97,103 @@ const OCCUPIED: [&str; 1] = ["another upload"];
 
 /// Reads the cause of a refusal. The text decides before the code, since servers agree on the
 /// system's error strings more than on codes.
-pub(crate) fn cause(reply: &Reply) -> Cause {
-    let text = full_text(reply);
+pub(crate) fn refusal_cause(reply: &Reply) -> RefusalCause {
+    let text = lowercase_text(reply);
     let says = |words: &[&str]| words.iter().any(|w| text.contains(w));
     match reply.code {
-        426 | 450 if says(&OCCUPIED) => return Cause::Occupied,
-        421 => return Cause::Lost,
-        452 | 552 => return Cause::Full,
-        430 | 530 | 532 | 534 => return Cause::Denied,
-        521 => return Cause::Exists,
+        426 | 450 if says(&OCCUPIED) => return RefusalCause::Occupied,
+        421 => return RefusalCause::Lost,
+        452 | 552 => return RefusalCause::Full,
+        430 | 530 | 532 | 534 => return RefusalCause::Denied,
+        521 => return RefusalCause::Exists,
         _ => {}
     }
     if says(&FULL) {
-        Cause::Full
+        RefusalCause::Full
     } else if says(&MISSING) {
-        Cause::Missing
+        RefusalCause::Missing
     } else if says(&EXISTS) {
-        Cause::Exists
+        RefusalCause::Exists
     } else if says(&DIRECTORY) {
-        Cause::Directory
+        RefusalCause::Directory
     } else if says(&DENIED) {
-        Cause::Denied
+        RefusalCause::Denied
     } else if matches!(reply.code, 425 | 426) || says(&LOST) {
-        Cause::Lost
+        RefusalCause::Lost
     } else if text.contains("not empty") {
-        Cause::Other
+        RefusalCause::Other
     } else if reply.is_transient_error() {
-        Cause::Busy
+        RefusalCause::Busy
     } else if matches!(reply.code, 500..=504) {
-        Cause::Unsupported
+        RefusalCause::Unsupported
     } else {
-        Cause::Other
+        RefusalCause::Other
     }
 }
 
 /// The failure that a refusal stands for. `doing` says what was asked of `server` in the
 /// infinitive, with the path: `read /data/x`.
-pub(crate) fn refusal(server: &str, doing: &str, reply: &Reply) -> Failure {
-    let (exit, transient, hint) = match cause(reply) {
-        Cause::Missing => (Exit::NotFound, false, "check the path"),
-        Cause::Exists => (
+pub(crate) fn refusal_failure(server: &str, doing: &str, reply: &Reply) -> CopyFailure {
+    let (exit, transient, hint) = match refusal_cause(reply) {
+        RefusalCause::Missing => (Exit::NotFound, false, "check the path"),
+        RefusalCause::Exists => (
             Exit::Protocol,
             false,
             "choose another name, or remove it first",
         ),
-        Cause::Directory => (Exit::Usage, false, "it is a directory: use -r"),
-        Cause::Denied => (
+        RefusalCause::Directory => (Exit::Usage, false, "it is a directory: use -r"),
+        RefusalCause::Denied => (
             Exit::Refused,
             false,
             "log in as a user who may, or ask the server's administrator",
         ),
         // As a full disk here: nothing but room helps, so that another attempt is no use.
-        Cause::Full => (
+        RefusalCause::Full => (
             Exit::Local,
             false,
             "the server's disk or quota is full: make room there and use --resume",
         ),
-        Cause::Lost => (Exit::Unreachable, true, "try again, with --resume"),
-        Cause::Busy => (Exit::Unreachable, true, "try again later"),
-        // As `Failure::occupied`.
-        Cause::Occupied => (Exit::Local, true, "let the other end, or use --wait"),
-        Cause::Unsupported | Cause::Other => (
+        RefusalCause::Lost => (Exit::Unreachable, true, "try again, with --resume"),
+        RefusalCause::Busy => (Exit::Unreachable, true, "try again later"),
+        // As `CopyFailure::occupied`.
+        RefusalCause::Occupied => (Exit::Local, true, "let the other end, or use --wait"),
+        RefusalCause::Unsupported | RefusalCause::Other => (
             Exit::Protocol,
             false,
             "see the server's own log for the reason",
         ),
     };
-    Failure {
+    CopyFailure {
         exit,
-        message: format!("{server} refused to {doing}: {}; {hint}", shown(reply)),
+        message: format!(
+            "{server} refused to {doing}: {}; {hint}",
+            display_reply(reply)
+        ),
         transient,
     }
 }
 
 /// Whether a refusal for good gives no reason (vsftpd: "Delete operation failed.").
-pub(crate) fn is_unexplained(reply: &Reply) -> bool {
+pub(crate) fn gives_no_reason(reply: &Reply) -> bool {
     matches!(reply.code, 550 | 553)
-        && cause(reply) == Cause::Other
-        && !full_text(reply).contains("not empty")
+        && refusal_cause(reply) == RefusalCause::Other
+        && !lowercase_text(reply).contains("not empty")
 }
 
 /// Whether a server says the same of a file that is not there and of one that may not be read
 /// (vsftpd: "Failed to open file.").
-pub(crate) fn is_vague(reply: &Reply) -> bool {
-    let text = full_text(reply);
-    cause(reply) == Cause::Missing && VAGUE.iter().any(|word| text.contains(word))
+pub(crate) fn hides_existence(reply: &Reply) -> bool {
+    let text = lowercase_text(reply);
+    refusal_cause(reply) == RefusalCause::Missing && VAGUE.iter().any(|word| text.contains(word))
 }
 
 /// The failure for a path of which a server shows nothing.
-pub(crate) fn missing(server: &str, path: &str, reply: &Reply) -> Failure {
-    Failure {
+pub(crate) fn not_found_failure(server: &str, path: &str, reply: &Reply) -> CopyFailure {
+    CopyFailure {
         exit: Exit::NotFound,
         message: format!(
             "{server} has no {path}, as far as it shows ({}); check the path",
-            shown(reply)
+            display_reply(reply)
         ),
         transient: false,
     }
@@ -198,15 +201,16 @@ pub(crate) fn missing(server: &str, path: &str, reply: &Reply) -> Failure {
 
 /// Whether the server does not know the command, so that another one is worth trying.
 pub(crate) fn is_unsupported(reply: &Reply) -> bool {
-    matches!(reply.code, 202 | 500 | 501 | 502 | 503 | 504) && cause(reply) == Cause::Unsupported
+    matches!(reply.code, 202 | 500 | 501 | 502 | 503 | 504)
+        && refusal_cause(reply) == RefusalCause::Unsupported
 }
 
 /// Code and text in one line.
-pub(crate) fn shown(reply: &Reply) -> String {
+pub(crate) fn display_reply(reply: &Reply) -> String {
     format!("{} {}", reply.code, reply.summary().trim())
 }
 
-fn full_text(reply: &Reply) -> String {
+fn lowercase_text(reply: &Reply) -> String {
     reply
         .lines
         .iter()
@@ -301,7 +305,7 @@ mod tests {
             (451, &["Directory not empty"], Exit::Protocol, false),
         ];
         for (code, lines, exit, transient) in table {
-            let failure = refusal("h:21", "read /x", &reply(*code, lines));
+            let failure = refusal_failure("h:21", "read /x", &reply(*code, lines));
             assert_eq!(
                 (failure.exit, failure.transient),
                 (*exit, *transient),
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn another_upload_of_the_file_is_no_passing_trouble() {
-        let refused = |code, text| refusal("h:21", "write /x", &reply(code, &[text]));
+        let refused = |code, text| refusal_failure("h:21", "write /x", &reply(code, &[text]));
         let taken = "/x: another upload took this file over.";
         for (code, text) in [
             (450, "/x: another upload is writing this file"),

@@ -5,27 +5,31 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use data::drs::Endpoint;
-use proto::client::{DrsEnd, NO_RIGHT_SIZING};
+use data::drs::DrsEndpoint;
+use proto::client::{RIGHT_SIZING_UNSUPPORTED, ServerDrsAddress};
 use proto::command::Command;
 use proto::drs::DrsAddress;
 use proto::reply::Reply;
-use proto::sizing::Sizing;
+use proto::sizing::BufferSizing;
 
-use super::Session;
-use crate::Failure;
+use super::ClientSession;
+use crate::CopyFailure;
 
 /// Message to the user when a DRS channel was to be had by the server's own word and is not.
-const NO_CHANNEL: &str =
+const DRS_CHANNEL_UNAVAILABLE: &str =
     "opens no DRS channel; each end sizes its buffers alone (--buffer auto does without)";
 
-impl Session {
+impl ClientSession {
     /// Who will size buffers for which `wish` was asked; says so once when the server has no part
     /// in that.
-    pub(crate) fn agree_sizing(&mut self, wish: Sizing, warnings: &mut Vec<String>) -> Sizing {
-        let agreed = self.dialogue.agreed(wish);
+    pub(crate) fn negotiate_sizing(
+        &mut self,
+        wish: BufferSizing,
+        warnings: &mut Vec<String>,
+    ) -> BufferSizing {
+        let agreed = self.planner.agreed_sizing(wish);
         if agreed != wish {
-            self.warn(warnings, NO_RIGHT_SIZING);
+            self.warn_once(warnings, RIGHT_SIZING_UNSUPPORTED);
         }
         agreed
     }
@@ -33,62 +37,69 @@ impl Session {
     /// Takes the answer to DPSV: where the server listens for the DRS channel, which serves for the
     /// session; or it will be done without. The host in it counts for nothing: the channel goes where
     /// data connections go.
-    pub(crate) fn take_drs(&mut self, reply: &Reply, warnings: &mut Vec<String>) {
+    pub(crate) fn handle_dpsv_reply(&mut self, reply: &Reply, warnings: &mut Vec<String>) {
         let told = match reply.is_success() {
             true => DrsAddress::find_in_229(&reply.text()).ok(),
             false => None,
         };
         match told {
-            Some(address) => self.dialogue.drs_given(DrsEnd::Listens(address)),
-            None => self.do_without(&Command::Dpsv, reply, warnings),
+            Some(address) => self
+                .planner
+                .set_drs_address(ServerDrsAddress::Listens(address)),
+            None => self.give_up_drs_channel(&Command::Dpsv, reply, warnings),
         }
     }
 
     /// Tells the server where to connect the DRS channel (DPRT), unless it knows; `false`: it does
     /// not take that.
-    pub(crate) async fn tell_drs(
+    pub(crate) async fn send_drs_address(
         &mut self,
         address: DrsAddress,
         warnings: &mut Vec<String>,
-    ) -> Result<bool, Failure> {
-        let end = DrsEnd::Connects(address);
-        if self.dialogue.drs() == Some(end) {
+    ) -> Result<bool, CopyFailure> {
+        let end = ServerDrsAddress::Connects(address);
+        if self.planner.drs_address() == Some(end) {
             return Ok(true);
         }
         let command = Command::Dprt(address);
         let reply = self.control.call(&command).await?;
         if reply.is_success() {
-            self.dialogue.drs_given(end);
+            self.planner.set_drs_address(end);
         } else {
-            self.do_without(&command, &reply, warnings);
+            self.give_up_drs_channel(&command, &reply, warnings);
         }
         Ok(reply.is_success())
     }
 
     /// Notes that the server opens no DRS channel: for now, or for good.
-    fn do_without(&mut self, command: &Command, reply: &Reply, warnings: &mut Vec<String>) {
+    fn give_up_drs_channel(
+        &mut self,
+        command: &Command,
+        reply: &Reply,
+        warnings: &mut Vec<String>,
+    ) {
         if reply.is_transient_error() {
-            self.dialogue.drs_failed();
+            self.planner.clear_drs_address();
         } else {
-            self.dialogue.refused(command);
+            self.planner.on_refused(command);
         }
-        self.warn(warnings, NO_CHANNEL);
+        self.warn_once(warnings, DRS_CHANNEL_UNAVAILABLE);
     }
 
     /// This end of the DRS channel to the server, if that listens: at the host where the data
     /// connections are.
-    pub(crate) fn drs(&self) -> Option<Arc<Endpoint>> {
-        self.drs_at(self.data_peer())
+    pub(crate) fn drs_endpoint(&self) -> Option<Arc<DrsEndpoint>> {
+        self.drs_endpoint_at(self.expected_data_peer())
     }
 
     /// This end of the DRS channel to the server for data connections with `host`.
-    pub(crate) fn drs_at(&self, host: IpAddr) -> Option<Arc<Endpoint>> {
-        let Some(DrsEnd::Listens(told)) = self.dialogue.drs() else {
+    pub(crate) fn drs_endpoint_at(&self, host: IpAddr) -> Option<Arc<DrsEndpoint>> {
+        let Some(ServerDrsAddress::Listens(told)) = self.planner.drs_address() else {
             return None;
         };
-        let endpoint = Endpoint::connect(SocketAddr::new(host, told.at.port()), told.nonce);
-        Some(Arc::new(match self.local_for(host) {
-            Some(local) => endpoint.bound_to(local),
+        let endpoint = DrsEndpoint::connect(SocketAddr::new(host, told.socket.port()), told.nonce);
+        Some(Arc::new(match self.local_address_for(host) {
+            Some(local) => endpoint.with_local_address(local),
             None => endpoint,
         }))
     }

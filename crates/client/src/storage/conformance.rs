@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use data::digest::Digest;
-use data::job::Control;
+use data::checksum::ChecksumHasher;
+use data::job::TransferControl;
 use data::options::TransferOptions;
 use data::store::memory::{MemorySink, MemorySource};
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::listing::Kind;
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::EntryKind;
 use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
@@ -31,26 +31,26 @@ pub(crate) fn spec(size: Option<usize>) -> TransferSpec {
     TransferSpec {
         size: size.map(|size| size as u64),
         part: None,
-        place: None,
+        destination_offset: None,
         chunks: None,
-        have: RangeSet::new(),
+        completed_ranges: RangeSet::new(),
         streams: 2,
-        most_streams: 2,
+        max_streams: 2,
         adapt: false,
         prior: tune::Prior::default(),
         mode: ModeChoice::Auto,
-        sum: None,
-        remote_sum: None,
+        checksum: None,
+        server_checksum: None,
         options: TransferOptions::default(),
-        begun: Arc::default(),
-        marked: Arc::default(),
-        said: Arc::default(),
+        started: Arc::default(),
+        stored_ranges: Arc::default(),
+        confirmation: Arc::default(),
         data_ports: None,
     }
 }
 
-fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
-    let mut digest = Digest::new(algorithm);
+fn digest(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
+    let mut digest = ChecksumHasher::new(algorithm);
     digest.update(bytes);
     digest.finish()
 }
@@ -69,7 +69,7 @@ async fn names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
 
 async fn put(storage: &mut dyn Storage, path: &[u8], bytes: &[u8], spec: &TransferSpec) {
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes, "source"));
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let stored = storage.store(source, path, spec, &control).await;
     stored.unwrap();
 }
@@ -77,7 +77,7 @@ async fn put(storage: &mut dyn Storage, path: &[u8], bytes: &[u8], spec: &Transf
 async fn get(storage: &mut dyn Storage, path: &[u8], spec: &TransferSpec) -> Vec<u8> {
     let sink = MemorySink::new(LENGTH, "sink");
     let shared: Arc<dyn Sink> = Arc::new(sink.clone());
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let fetched = storage.fetch(path, shared, spec, &control).await;
     fetched.unwrap();
     sink.take()
@@ -108,25 +108,28 @@ async fn directories(storage: &mut dyn Storage, top: &[u8]) {
     assert!(storage.list(&directory).await.is_err());
     assert!(storage.make_dir(&directory).await.unwrap());
     assert!(!storage.make_dir(&directory).await.unwrap());
-    assert_eq!(storage.stat(&directory).await.unwrap().kind, Kind::Dir);
+    assert_eq!(storage.stat(&directory).await.unwrap().kind, EntryKind::Dir);
     assert!(names(storage, &directory).await.is_empty());
     let deep = join(&directory, b"no/such");
     assert!(storage.make_dir(&deep).await.is_err());
     put(storage, &join(&directory, b"x"), b"", &spec(Some(0))).await;
     let empty = storage.stat(&join(&directory, b"x")).await.unwrap();
-    assert_eq!((empty.kind, empty.size), (Kind::File, Some(0)));
+    assert_eq!((empty.kind, empty.size), (EntryKind::File, Some(0)));
 }
 
 async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     let entry = storage.stat(file).await.unwrap();
-    assert_eq!((entry.kind, entry.size), (Kind::File, Some(LENGTH as u64)));
+    assert_eq!(
+        (entry.kind, entry.size),
+        (EntryKind::File, Some(LENGTH as u64))
+    );
     assert_eq!(entry.name, b"a file");
     assert_eq!(
         names(storage, top).await,
         [b"a file".to_vec(), b"d".to_vec()]
     );
     let mut visited = Vec::new();
-    let mut first = |entry: proto::listing::RemoteEntry| {
+    let mut first = |entry: proto::listing::ListedEntry| {
         visited.push(entry.name);
         std::ops::ControlFlow::Break(())
     };
@@ -143,7 +146,7 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
         };
         assert_eq!(get(storage, file, &part).await, bytes[1000..6000]);
         let rest = TransferSpec {
-            have: ranges("0-200000"),
+            completed_ranges: ranges("0-200000"),
             ..spec(Some(LENGTH))
         };
         let got = get(storage, file, &rest).await;
@@ -154,7 +157,7 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
         );
     }
     let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(LENGTH, "sink"));
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let missing = join(file, b"not there");
     let fetched = storage
         .fetch(&missing, sink, &spec(Some(5)), &control)
@@ -164,7 +167,7 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
 }
 
 async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
-    let sums = storage.sums(file).await.unwrap();
+    let sums = storage.available_checksums(file).await.unwrap();
     for algorithm in sums.parts.iter().chain(&sums.whole) {
         let sum = storage.checksum(*algorithm, 0, None, file).await.unwrap();
         assert!(
@@ -192,7 +195,7 @@ async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     let second = content(2, LENGTH);
     if storage.capabilities().partial_writes {
         let rest = TransferSpec {
-            have: ranges("0-300000"),
+            completed_ranges: ranges("0-300000"),
             ..spec(Some(LENGTH))
         };
         put(storage, file, &second, &rest).await;
@@ -213,7 +216,7 @@ async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
 
 /// Last of all: a session that was cut off in a transfer need not go on.
 async fn cancelled(storage: &mut dyn Storage, top: &[u8]) {
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     control.cancel();
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(content(2, LENGTH), "source"));
     let path = join(top, b"cancelled");

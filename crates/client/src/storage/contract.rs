@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use data::job::Control;
+use data::job::TransferControl;
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::listing::RemoteEntry;
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use crate::answers::{Facts, Marked, NotRenamed, Visit};
-use crate::partial::Target;
-use crate::transfer::{Attempt, TransferSpec};
-use crate::{Exit, Failure};
+use crate::answers::{EntryVisitor, RenameFailure, SourceFacts, SymlinkCheckedEntry};
+use crate::partial::WriteTarget;
+use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::{CopyFailure, Exit};
 
 /// Abilities of a storage, which choose how a file is copied; never whether it is copied right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct Capabilities {
     /// Bytes can be stored at their place, beside what the file holds already.
     pub(crate) partial_writes: bool,
     /// An upload that broke off can go on from what is stored.
-    pub(crate) restarts: bool,
+    pub(crate) resumes_uploads: bool,
     /// Several streams can be used for one file.
     pub(crate) parallel: bool,
     /// With several streams, bytes are stored in any order; else strictly from the first to the last.
@@ -33,13 +33,13 @@ pub(crate) struct Capabilities {
     /// While it stores it tells which ranges are safe.
     pub(crate) markers: bool,
     /// While it sends it changes the number of its streams by itself.
-    pub(crate) adapts: bool,
+    pub(crate) adapts_streams: bool,
     /// It sums what it stores while it comes.
-    pub(crate) sums_on_the_way: bool,
+    pub(crate) checksums_while_storing: bool,
     /// A file's time can be set.
     pub(crate) sets_time: bool,
     /// It moves files to others of the same kind without their bytes passing here.
-    pub(crate) third_party: Option<ThirdParty>,
+    pub(crate) third_party: Option<ThirdPartyProtocol>,
     /// Requests that it takes at a time over one session: sums of ranges asked in one flight.
     pub(crate) concurrency: usize,
     /// On this machine, where nothing is lost and no window is too small.
@@ -50,25 +50,25 @@ pub(crate) struct Capabilities {
 
 /// By which protocol two storages move files between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ThirdParty {
+pub(crate) enum ThirdPartyProtocol {
     /// FTP, GridFTP: PASV at one, PORT at the other (RFC 959 §5.2).
     Ftp,
 }
 
 /// The checksums that can be had of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Sums {
+pub(crate) struct AvailableChecksums {
     /// Of any part.
-    pub(crate) parts: Vec<Algorithm>,
+    pub(crate) parts: Vec<ChecksumAlgorithm>,
     /// Of the whole file alone.
-    pub(crate) whole: Vec<Algorithm>,
+    pub(crate) whole: Vec<ChecksumAlgorithm>,
 }
 
-impl Sums {
+impl AvailableChecksums {
     /// Of bytes that this process can read.
     pub(crate) fn all() -> Self {
         Self {
-            parts: Algorithm::CHEAPEST_FIRST.to_vec(),
+            parts: ChecksumAlgorithm::CHEAPEST_FIRST.to_vec(),
             whole: Vec::new(),
         }
     }
@@ -76,11 +76,11 @@ impl Sums {
 
 /// A question that a storage will be asked when the bytes of a transfer are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Question<'a> {
+pub(crate) enum FollowUpQuery<'a> {
     /// [`Storage::checksum`]
     Sum {
         /// Which.
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         /// First byte.
         offset: u64,
         /// Bytes; `None`: to the end.
@@ -94,10 +94,10 @@ pub(crate) enum Question<'a> {
 
 /// A file that this process has opened to read it.
 #[derive(Debug, Clone)]
-pub(crate) struct Opened {
+pub(crate) struct OpenSource {
     pub(crate) source: Arc<dyn Source>,
     /// Of regular files, which can be read again; `None` of pipes.
-    pub(crate) facts: Option<Facts>,
+    pub(crate) facts: Option<SourceFacts>,
 }
 
 /// One session with a storage: this machine, a server. Paths are bytes, as the storage has
@@ -116,7 +116,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     }
 
     /// Whether the storage is better asked one thing at a time than it says of itself.
-    fn is_wary(&self) -> bool {
+    fn needs_lockstep(&self) -> bool {
         false
     }
 
@@ -124,12 +124,12 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// `Usage`.
-    fn check_path(&self, _path: &[u8]) -> Result<(), Failure> {
+    fn check_path(&self, _path: &[u8]) -> Result<(), CopyFailure> {
         Ok(())
     }
 
     /// The path that absolute links below `path` begin with.
-    fn resolved(&self, path: &[u8]) -> Vec<u8> {
+    fn resolve_path(&self, path: &[u8]) -> Vec<u8> {
         path.to_vec()
     }
 
@@ -137,20 +137,24 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// `NotFound` when there is nothing; otherwise the refusal by its class.
-    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure>;
+    async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure>;
 
     /// The entries of a directory, without itself and the one above, in any order.
     ///
     /// # Errors
     /// As [`Storage::stat`]; `Protocol` for more than can be held.
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure>;
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure>;
 
     /// [`Storage::list`] for large directories: `visit` gets the entries as they come, in any order, and
     /// breaks when it has enough.
     ///
     /// # Errors
     /// As [`Storage::list`]; entries may have been visited before.
-    async fn list_each(&mut self, path: &[u8], visit: &mut Visit<'_>) -> Result<(), Failure> {
+    async fn list_each(
+        &mut self,
+        path: &[u8],
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         for marked in self.list(path).await? {
             if visit(marked.entry).is_break() {
                 break;
@@ -163,7 +167,8 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// As [`Storage::stat`].
-    async fn sums(&mut self, path: &[u8]) -> Result<Sums, Failure>;
+    async fn available_checksums(&mut self, path: &[u8])
+    -> Result<AvailableChecksums, CopyFailure>;
 
     /// A checksum of a file or of a part, lower-case hex.
     ///
@@ -171,11 +176,11 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// `Protocol` when it cannot be had, otherwise the refusal by its class.
     async fn checksum(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
-    ) -> Result<String, Failure>;
+    ) -> Result<String, CopyFailure>;
 
     /// The checksums of ranges (offset and length).
     ///
@@ -183,10 +188,10 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// As [`Storage::checksum`]; the first one.
     async fn checksums(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         ranges: &[(u64, u64)],
         path: &[u8],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, CopyFailure> {
         let mut sums = Vec::with_capacity(ranges.len());
         for (offset, length) in ranges {
             sums.push(
@@ -201,7 +206,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// `NotFound`, `Local`.
-    async fn open(&mut self, _path: &[u8]) -> Result<Option<Opened>, Failure> {
+    async fn open(&mut self, _path: &[u8]) -> Result<Option<OpenSource>, CopyFailure> {
         Ok(None)
     }
 
@@ -209,7 +214,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// `Local`.
-    fn target(&mut self, _path: &[u8]) -> Result<Option<Target>, Failure> {
+    fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
         Ok(None)
     }
 
@@ -224,8 +229,8 @@ pub(crate) trait Storage: Send + Debug + Any {
         path: &[u8],
         sink: Arc<dyn Sink>,
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure>;
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure>;
 
     /// Moves what `spec` says is missing at the file `path` there from `source`. What the storage tells of
     /// as stored is in `spec.marked`.
@@ -237,23 +242,23 @@ pub(crate) trait Storage: Send + Debug + Any {
         source: Arc<dyn Source>,
         path: &[u8],
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure>;
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure>;
 
     /// Has a file moved to another storage of the same [`Capabilities::third_party`]; bytes so far in
     /// `progress`, where they are told.
     ///
     /// # Errors
     /// As [`Storage::fetch`].
-    async fn pass(
+    async fn transfer_to(
         &mut self,
         _path: &[u8],
         to: &mut dyn Storage,
         _to_path: &[u8],
         _spec: &TransferSpec,
         _progress: &(dyn Fn(u64) + Send + Sync),
-    ) -> Result<Attempt, Failure> {
-        Err(Failure::new(
+    ) -> Result<TransferAttempt, CopyFailure> {
+        Err(CopyFailure::new(
             Exit::Protocol,
             format!("{} moves nothing to {} by itself", self.name(), to.name()),
         ))
@@ -261,13 +266,13 @@ pub(crate) trait Storage: Send + Debug + Any {
 
     /// Has `questions` asked together with the transfer of `spec`, which comes next, where that can be.
     /// They are to be asked afterwards all the same, in this order.
-    fn expect(&mut self, _spec: &TransferSpec, _questions: &[Question<'_>]) {}
+    fn queue_follow_ups(&mut self, _spec: &TransferSpec, _questions: &[FollowUpQuery<'_>]) {}
 
     /// Questions of a transfer that did not begin are not asked any more.
-    fn forget_questions(&mut self) {}
+    fn clear_follow_ups(&mut self) {}
 
-    /// Whether the answers to [`Storage::expect`] come with the transfer's end.
-    fn answers_ahead(&self, _spec: &TransferSpec) -> bool {
+    /// Whether the answers to [`Storage::queue_follow_ups`] come with the transfer's end.
+    fn pipelines_follow_ups(&self, _spec: &TransferSpec) -> bool {
         false
     }
 
@@ -275,7 +280,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// The refusal by its class.
-    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure>;
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure>;
 
     /// Makes the symbolic link `link` to `target`, which is relative to the link's directory and leads
     /// to `absolute`. A link that is there already is replaced. `Ok(false)`: the storage has no links.
@@ -287,7 +292,7 @@ pub(crate) trait Storage: Send + Debug + Any {
         _target: &[u8],
         _absolute: &[u8],
         _link: &[u8],
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CopyFailure> {
         Ok(false)
     }
 
@@ -295,13 +300,13 @@ pub(crate) trait Storage: Send + Debug + Any {
     ///
     /// # Errors
     /// As [`Storage::stat`].
-    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure>;
+    async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
 
     /// Removes what a path names, and of a directory everything below: links are removed, never followed.
     ///
     /// # Errors
     /// As [`Storage::stat`].
-    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure>;
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
 
     /// Renames a file and gives it its time, if that can be: the time is a courtesy.
     ///
@@ -312,13 +317,13 @@ pub(crate) trait Storage: Send + Debug + Any {
         from: &[u8],
         to: &[u8],
         modified: Option<Timestamp>,
-    ) -> Result<(), NotRenamed>;
+    ) -> Result<(), RenameFailure>;
 
     /// Gives a file its time; `Ok(false)` where that cannot be.
     ///
     /// # Errors
     /// The refusal by its class.
-    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure>;
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure>;
 
     /// The end of the session, politely and briefly.
     async fn close(self: Box<Self>) {}

@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use data::job::Control;
+use data::job::TransferControl;
 use data::store::durability::SyncPolicy;
 use data::store::file::{FileSink, FileSource};
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::listing::{Kind, RemoteEntry};
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{Capabilities, Opened, Storage, Sums};
-use super::within;
-use crate::answers::{Facts, Marked, NotRenamed};
-use crate::partial::{Target, local, modified};
-use crate::transfer::{Attempt, TransferSpec};
-use crate::verify::sum_local;
-use crate::{Exit, Failure};
+use super::contract::{AvailableChecksums, Capabilities, OpenSource, Storage};
+use super::local_copy;
+use crate::answers::{RenameFailure, SourceFacts, SymlinkCheckedEntry};
+use crate::partial::{WriteTarget, local_failure, modified};
+use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::verify::checksum_local;
+use crate::{CopyFailure, Exit};
 
 /// Sums of ranges that are worth computing for one question.
 const CONCURRENCY: usize = 128;
@@ -33,12 +33,12 @@ const CONCURRENCY: usize = 128;
 pub(super) const HERE: Capabilities = Capabilities {
     ranges: true,
     partial_writes: true,
-    restarts: true,
+    resumes_uploads: true,
     parallel: true,
     any_order: true,
     markers: true,
-    adapts: true,
-    sums_on_the_way: false,
+    adapts_streams: true,
+    checksums_while_storing: false,
     sets_time: true,
     third_party: None,
     concurrency: CONCURRENCY,
@@ -48,11 +48,11 @@ pub(super) const HERE: Capabilities = Capabilities {
 
 /// This machine's files.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct LocalFiles {
     policy: SyncPolicy,
 }
 
-impl Files {
+impl LocalFiles {
     /// Names that it makes get to disk as `policy` says.
     pub(crate) fn new(policy: SyncPolicy) -> Self {
         Self { policy }
@@ -64,45 +64,45 @@ fn path_of(path: &[u8]) -> PathBuf {
 }
 
 /// A failure about a path: [`Exit::NotFound`] where there is nothing.
-fn failed(path: &Path, error: &io::Error) -> Failure {
+fn failed(path: &Path, error: &io::Error) -> CopyFailure {
     let exit = match error.kind() {
         ErrorKind::NotFound => Exit::NotFound,
         _ => Exit::Local,
     };
-    Failure::new(exit, format!("{}: {error}", path.display()))
+    CopyFailure::new(exit, format!("{}: {error}", path.display()))
 }
 
 /// Runs `work`, which may wait for the disk, off the runtime.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+    work: impl FnOnce() -> Result<T, CopyFailure> + Send + 'static,
+) -> Result<T, CopyFailure> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|e| Err(Failure::new(Exit::Local, e.to_string())))
+        .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
 }
 
 /// An entry of what [`fs::Metadata`] tells.
-fn entry(name: &[u8], meta: &fs::Metadata) -> RemoteEntry {
+fn entry(name: &[u8], meta: &fs::Metadata) -> ListedEntry {
     let kind = if meta.is_symlink() {
-        Kind::SymLink
+        EntryKind::SymLink
     } else if meta.is_dir() {
-        Kind::Dir
+        EntryKind::Dir
     } else if meta.is_file() {
-        Kind::File
+        EntryKind::File
     } else {
-        Kind::Other
+        EntryKind::Other
     };
-    RemoteEntry {
+    ListedEntry {
         size: meta.is_file().then_some(meta.len()),
         modified: modified(meta),
         mode: Some(meta.mode() & 0o7777),
         unique: Some(format!("{}-{}", meta.dev(), meta.ino())),
-        ..RemoteEntry::new(name, kind)
+        ..ListedEntry::new(name, kind)
     }
 }
 
 /// Facts of a path, links followed; a link that leads nowhere is told as one.
-fn look(path: &Path) -> Result<RemoteEntry, Failure> {
+fn look(path: &Path) -> Result<ListedEntry, CopyFailure> {
     let name = path.file_name().map_or(&b""[..], OsStr::as_bytes);
     match fs::metadata(path) {
         Ok(meta) => Ok(entry(name, &meta)),
@@ -116,7 +116,7 @@ fn look(path: &Path) -> Result<RemoteEntry, Failure> {
 }
 
 /// The entries of a directory, links told as such.
-fn read_directory(path: &Path) -> Result<Vec<Marked>, Failure> {
+fn read_directory(path: &Path) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
     let mut entries = Vec::new();
     for listed in fs::read_dir(path).map_err(|e| failed(path, &e))? {
         let listed = listed.map_err(|e| failed(path, &e))?;
@@ -133,9 +133,9 @@ fn read_directory(path: &Path) -> Result<Vec<Marked>, Failure> {
             let target = target.map(|target| target.as_os_str().as_bytes().to_vec());
             entry.link_target = Some(target.unwrap_or_default());
         }
-        entries.push(Marked {
+        entries.push(SymlinkCheckedEntry {
             entry,
-            certain: true,
+            is_certain: true,
         });
     }
     Ok(entries)
@@ -143,8 +143,8 @@ fn read_directory(path: &Path) -> Result<Vec<Marked>, Failure> {
 
 /// Opens a file to read it; facts only of regular ones, which can be read again. A file that says it is
 /// empty and is not (proc(5)) is read to its end like a pipe.
-fn open(path: &Path) -> Result<Opened, Failure> {
-    let failed = |e| local(path, e);
+fn open(path: &Path) -> Result<OpenSource, CopyFailure> {
+    let failed = |e| local_failure(path, e);
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     let sized = meta.is_file() && (meta.len() > 0 || is_empty(&file).map_err(failed)?);
@@ -153,9 +153,9 @@ fn open(path: &Path) -> Result<Opened, Failure> {
         true => FileSource::new(file, name).map_err(failed)?,
         false => FileSource::sequential(file, name),
     };
-    Ok(Opened {
+    Ok(OpenSource {
         source: Arc::new(source),
-        facts: sized.then(|| Facts::of_local(&meta)),
+        facts: sized.then(|| SourceFacts::from_local_metadata(&meta)),
     })
 }
 
@@ -166,11 +166,13 @@ fn is_empty(file: &File) -> io::Result<bool> {
 
 /// Makes a directory whose name is on disk when this returns, or a file in it could be lost with it;
 /// `false` when it exists already.
-fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, Failure> {
+fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, CopyFailure> {
     match fs::create_dir(path) {
         Ok(()) => {
             let above = crate::partial::directory_of(path);
-            policy.sync_directory(above).map_err(|e| local(path, e))?;
+            policy
+                .sync_directory(above)
+                .map_err(|e| local_failure(path, e))?;
             Ok(true)
         }
         Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
@@ -178,22 +180,22 @@ fn make_directory(path: &Path, policy: SyncPolicy) -> Result<bool, Failure> {
     }
 }
 
-fn link(target: &Path, path: &Path) -> Result<(), Failure> {
+fn link(target: &Path, path: &Path) -> Result<(), CopyFailure> {
     let made = match symlink(target, path) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
             if !is_link {
                 let message = format!("{}: exists, and is no link", path.display());
-                return Err(Failure::new(Exit::Local, message));
+                return Err(CopyFailure::new(Exit::Local, message));
             }
             fs::remove_file(path).and_then(|()| symlink(target, path))
         }
         made => made,
     };
-    made.map_err(|e| local(path, e))
+    made.map_err(|e| local_failure(path, e))
 }
 
-fn date(path: &Path, time: Timestamp) -> Result<bool, Failure> {
+fn date(path: &Path, time: Timestamp) -> Result<bool, CopyFailure> {
     let since = u64::try_from(time.0).ok().map(Duration::from_secs);
     let Some(time) = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) else {
         return Ok(false);
@@ -203,7 +205,7 @@ fn date(path: &Path, time: Timestamp) -> Result<bool, Failure> {
 }
 
 #[async_trait]
-impl Storage for Files {
+impl Storage for LocalFiles {
     fn name(&self) -> &str {
         "this machine"
     }
@@ -212,7 +214,7 @@ impl Storage for Files {
         HERE
     }
 
-    fn resolved(&self, path: &[u8]) -> Vec<u8> {
+    fn resolve_path(&self, path: &[u8]) -> Vec<u8> {
         let real = fs::canonicalize(path_of(path));
         real.map_or_else(
             |_| path.to_vec(),
@@ -220,40 +222,44 @@ impl Storage for Files {
         )
     }
 
-    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
+    async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         let path = path_of(path);
         blocking(move || look(&path)).await
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure> {
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
         let path = path_of(path);
         blocking(move || read_directory(&path)).await
     }
 
-    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
-        Ok(Sums::all())
+    async fn available_checksums(
+        &mut self,
+        _path: &[u8],
+    ) -> Result<AvailableChecksums, CopyFailure> {
+        Ok(AvailableChecksums::all())
     }
 
     async fn checksum(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CopyFailure> {
         let path = path_of(path);
         let file = File::open(&path).map_err(|e| failed(&path, &e))?;
-        let source = FileSource::new(file, path.to_string_lossy()).map_err(|e| local(&path, e))?;
-        sum_local(algorithm, Arc::new(source), offset, length).await
+        let source =
+            FileSource::new(file, path.to_string_lossy()).map_err(|e| local_failure(&path, e))?;
+        checksum_local(algorithm, Arc::new(source), offset, length).await
     }
 
-    async fn open(&mut self, path: &[u8]) -> Result<Option<Opened>, Failure> {
+    async fn open(&mut self, path: &[u8]) -> Result<Option<OpenSource>, CopyFailure> {
         let path = path_of(path);
         blocking(move || open(&path)).await.map(Some)
     }
 
-    fn target(&mut self, path: &[u8]) -> Result<Option<Target>, Failure> {
-        Target::at(&path_of(path)).map(Some)
+    fn write_target(&mut self, path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
+        WriteTarget::at(&path_of(path)).map(Some)
     }
 
     async fn fetch(
@@ -261,14 +267,14 @@ impl Storage for Files {
         path: &[u8],
         sink: Arc<dyn Sink>,
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         let path = path_of(path);
         let opened = blocking(move || {
             let file = File::open(&path).map_err(|e| failed(&path, &e))?;
-            FileSource::new(file, path.to_string_lossy()).map_err(|e| local(&path, e))
+            FileSource::new(file, path.to_string_lossy()).map_err(|e| local_failure(&path, e))
         });
-        within::copy(Arc::new(opened.await?), sink, spec, control).await
+        local_copy::copy(Arc::new(opened.await?), sink, spec, control).await
     }
 
     async fn store(
@@ -276,30 +282,34 @@ impl Storage for Files {
         source: Arc<dyn Source>,
         path: &[u8],
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         let (path, policy) = (path_of(path), self.policy);
-        let anew = spec.have.is_empty();
+        let anew = spec.completed_ranges.is_empty();
         let sink = blocking(move || {
             let mut options = OpenOptions::new();
             options.write(true).read(true).create(true).truncate(anew);
             let file = options.open(&path).map_err(|e| failed(&path, &e))?;
-            let sink = FileSink::new(file, path.to_string_lossy()).map_err(|e| local(&path, e))?;
+            let sink =
+                FileSink::new(file, path.to_string_lossy()).map_err(|e| local_failure(&path, e))?;
             Ok(Arc::new(sink.with_policy(policy, None)))
         });
         let sink = sink.await?;
         let shared: Arc<dyn Sink> = Arc::clone(&sink) as Arc<dyn Sink>;
-        let attempt = within::copy(source, shared, spec, control).await?;
-        crate::transfer::told::keep_marked(&spec.marked, &control.stored());
+        let attempt = local_copy::copy(source, shared, spec, control).await?;
+        crate::transfer::control_messages::add_stored_ranges(
+            &spec.stored_ranges,
+            &control.stored(),
+        );
         blocking(move || {
             sink.sync()
-                .map_err(|e| Failure::new(Exit::Local, format!("{}: {e}", sink.name())))
+                .map_err(|e| CopyFailure::new(Exit::Local, format!("{}: {e}", sink.name())))
         })
         .await?;
         Ok(attempt)
     }
 
-    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         let (path, policy) = (path_of(path), self.policy);
         blocking(move || make_directory(&path, policy)).await
     }
@@ -309,18 +319,18 @@ impl Storage for Files {
         target: &[u8],
         _absolute: &[u8],
         at: &[u8],
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CopyFailure> {
         let (target, path) = (path_of(target), path_of(at));
         blocking(move || link(&target, &path)).await?;
         Ok(true)
     }
 
-    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure> {
+    async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         let path = path_of(path);
         blocking(move || fs::remove_file(&path).map_err(|e| failed(&path, &e))).await
     }
 
-    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure> {
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         let path = path_of(path);
         blocking(move || {
             let meta = fs::symlink_metadata(&path).map_err(|e| failed(&path, &e))?;
@@ -338,7 +348,7 @@ impl Storage for Files {
         from: &[u8],
         to: &[u8],
         modified: Option<Timestamp>,
-    ) -> Result<(), NotRenamed> {
+    ) -> Result<(), RenameFailure> {
         let (from, to) = (path_of(from), path_of(to));
         let renamed = blocking(move || {
             if let Some(time) = modified {
@@ -350,7 +360,7 @@ impl Storage for Files {
         Ok(renamed.await?)
     }
 
-    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {
         let path = path_of(path);
         blocking(move || date(&path, time)).await
     }
@@ -394,7 +404,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         symlink("nowhere", dir.path().join("dead")).unwrap();
         let listed = read_directory(dir.path()).unwrap();
-        assert_eq!(listed[0].entry.kind, Kind::SymLink);
+        assert_eq!(listed[0].entry.kind, EntryKind::SymLink);
         assert_eq!(
             listed[0].entry.link_target.as_deref(),
             Some(&b"nowhere"[..])
@@ -402,6 +412,6 @@ mod tests {
         let missing = read_directory(&dir.path().join("none")).unwrap_err();
         assert_eq!(missing.exit, Exit::NotFound);
         let dead = look(&dir.path().join("dead")).unwrap();
-        assert_eq!(dead.kind, Kind::SymLink);
+        assert_eq!(dead.kind, EntryKind::SymLink);
     }
 }

@@ -4,20 +4,22 @@ use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use data::job::Control;
+use data::job::TransferControl;
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 use proto::command::Command;
-use proto::listing::RemoteEntry;
+use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{Capabilities, Question, Storage, Sums, ThirdParty};
-use crate::answers::{Marked, NotRenamed, Visit};
+use super::contract::{
+    AvailableChecksums, Capabilities, FollowUpQuery, Storage, ThirdPartyProtocol,
+};
+use crate::answers::{EntryVisitor, RenameFailure, SymlinkCheckedEntry};
 use crate::remove::remove_tree;
-use crate::session::Session;
-use crate::session::links::Scrutiny;
-use crate::transfer::{self, Attempt, TransferSpec};
-use crate::{Exit, Failure};
+use crate::session::ClientSession;
+use crate::session::links::SymlinkCheckScope;
+use crate::transfer::{self, TransferAttempt, TransferSpec};
+use crate::{CopyFailure, Exit};
 
 /// Most sums of ranges that are asked of a server ahead of the answers...
 const AHEAD: usize = 128;
@@ -25,7 +27,7 @@ const AHEAD: usize = 128;
 const IN_TURN: usize = 32;
 
 #[async_trait]
-impl Storage for Session {
+impl Storage for ClientSession {
     fn name(&self) -> &str {
         self.name()
     }
@@ -35,15 +37,15 @@ impl Storage for Session {
         Capabilities {
             ranges: features.eret,
             partial_writes: features.esto,
-            restarts: true,
+            resumes_uploads: true,
             parallel: features.parallel,
-            any_order: self.dialogue.may_extend(),
-            markers: self.dialogue.may_extend(),
-            adapts: features.tune,
-            sums_on_the_way: features.stor_checksum,
+            any_order: self.planner.may_use_extended_mode(),
+            markers: self.planner.may_use_extended_mode(),
+            adapts_streams: features.tunes_streams,
+            checksums_while_storing: features.store_checksum,
             sets_time: features.mfmt,
-            third_party: Some(ThirdParty::Ftp),
-            concurrency: match self.takes_ahead() {
+            third_party: Some(ThirdPartyProtocol::Ftp),
+            concurrency: match self.supports_pipelining() {
                 true => AHEAD,
                 false => IN_TURN,
             },
@@ -56,50 +58,58 @@ impl Storage for Session {
         self.is_usable()
     }
 
-    fn is_wary(&self) -> bool {
-        self.is_wary()
+    fn needs_lockstep(&self) -> bool {
+        self.avoids_pipelining()
     }
 
-    fn check_path(&self, path: &[u8]) -> Result<(), Failure> {
+    fn check_path(&self, path: &[u8]) -> Result<(), CopyFailure> {
         self.check_path(path)
     }
 
-    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
+    async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         self.stat(path).await
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure> {
-        self.list_marked(path, Scrutiny::Directories).await
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        self.list_with_symlinks(path, SymlinkCheckScope::Directories)
+            .await
     }
 
-    async fn list_each(&mut self, path: &[u8], visit: &mut Visit<'_>) -> Result<(), Failure> {
+    async fn list_each(
+        &mut self,
+        path: &[u8],
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         self.list_each(path, visit).await
     }
 
-    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
+    async fn available_checksums(
+        &mut self,
+        _path: &[u8],
+    ) -> Result<AvailableChecksums, CopyFailure> {
         let features = self.features();
-        Ok(Sums {
-            parts: features.checksums.clone(),
-            whole: features.x_checksums.clone(),
+        Ok(AvailableChecksums {
+            parts: features.checksum_algorithms.clone(),
+            whole: features.x_checksum_algorithms.clone(),
         })
     }
 
     async fn checksum(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CopyFailure> {
         self.checksum(algorithm, offset, length, path).await
     }
 
     async fn checksums(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         ranges: &[(u64, u64)],
         path: &[u8],
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, CopyFailure> {
         self.checksums(algorithm, ranges, path).await
     }
 
@@ -108,8 +118,8 @@ impl Storage for Session {
         path: &[u8],
         sink: Arc<dyn Sink>,
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         transfer::get(self, path, sink, spec, control).await
     }
 
@@ -118,50 +128,50 @@ impl Storage for Session {
         source: Arc<dyn Source>,
         path: &[u8],
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         transfer::put(self, source, path, spec, control).await
     }
 
-    async fn pass(
+    async fn transfer_to(
         &mut self,
         path: &[u8],
         to: &mut dyn Storage,
         to_path: &[u8],
         spec: &TransferSpec,
         progress: &(dyn Fn(u64) + Send + Sync),
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<TransferAttempt, CopyFailure> {
         let other = format!("{} speaks no FTP: nothing can be moved there", to.name());
         let to: &mut dyn Any = to;
         let to = to
             .downcast_mut::<Self>()
-            .ok_or_else(|| Failure::new(Exit::Protocol, other))?;
+            .ok_or_else(|| CopyFailure::new(Exit::Protocol, other))?;
         transfer::third_party(self, path, to, to_path, spec, progress).await
     }
 
-    fn expect(&mut self, spec: &TransferSpec, questions: &[Question<'_>]) {
+    fn queue_follow_ups(&mut self, spec: &TransferSpec, questions: &[FollowUpQuery<'_>]) {
         let commands = questions.iter().flat_map(|question| match *question {
-            Question::Sum {
+            FollowUpQuery::Sum {
                 algorithm,
                 offset,
                 length,
                 path,
-            } => self.checksum_questions(algorithm, offset, length, path),
-            Question::Facts(path) => self.stat_questions(path),
+            } => self.checksum_commands(algorithm, offset, length, path),
+            FollowUpQuery::Facts(path) => self.stat_commands(path),
         });
         let commands: Vec<Command> = commands.collect();
-        self.then_ask(spec, commands);
+        self.pipeline_followups(spec, commands);
     }
 
-    fn forget_questions(&mut self) {
-        self.then.clear();
+    fn clear_follow_ups(&mut self) {
+        self.followup_commands.clear();
     }
 
-    fn answers_ahead(&self, spec: &TransferSpec) -> bool {
-        self.asks_ahead(spec)
+    fn pipelines_follow_ups(&self, spec: &TransferSpec) -> bool {
+        self.can_pipeline_followups(spec)
     }
 
-    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         self.make_dir(path).await
     }
 
@@ -170,15 +180,15 @@ impl Storage for Session {
         target: &[u8],
         absolute: &[u8],
         link: &[u8],
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CopyFailure> {
         self.make_link(target, absolute, link).await
     }
 
-    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure> {
+    async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.delete(path).await
     }
 
-    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure> {
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         remove_tree(self, path).await
     }
 
@@ -187,11 +197,11 @@ impl Storage for Session {
         from: &[u8],
         to: &[u8],
         modified: Option<Timestamp>,
-    ) -> Result<(), NotRenamed> {
-        self.put_in_place(from, to, modified).await
+    ) -> Result<(), RenameFailure> {
+        self.set_time_and_rename(from, to, modified).await
     }
 
-    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {
         self.set_modified(path, time).await
     }
 

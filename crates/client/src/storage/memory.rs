@@ -9,32 +9,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use data::digest::sum_source;
-use data::job::Control;
+use data::checksum::checksum_source;
+use data::job::TransferControl;
 use data::store::memory::MemorySource;
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::listing::{Kind, RemoteEntry};
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::{EntryKind, ListedEntry};
 use proto::timestamp::Timestamp;
 
-use super::contract::{Capabilities, Storage, Sums};
-use super::within;
-use crate::answers::{Marked, NotRenamed, Refused};
-use crate::transfer::{Attempt, TransferSpec};
-use crate::{Exit, Failure};
+use super::contract::{AvailableChecksums, Capabilities, Storage};
+use super::local_copy;
+use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
+use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::{CopyFailure, Exit};
 
 /// Largest file.
 const MOST: usize = 64 << 20;
 
 /// Files by their paths.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
-    state: Mutex<State>,
+pub(crate) struct MemoryStore {
+    state: Mutex<MemoryStoreState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    files: BTreeMap<Vec<u8>, Stored>,
+struct MemoryStoreState {
+    files: BTreeMap<Vec<u8>, MemoryFile>,
     directories: BTreeSet<Vec<u8>>,
     /// Nothing but whole files, stored in order: no ranges, sums, renaming or times.
     plain: bool,
@@ -51,20 +51,20 @@ struct State {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Stored {
+struct MemoryFile {
     bytes: Vec<u8>,
     modified: Option<Timestamp>,
 }
 
-impl Shelf {
+impl MemoryStore {
     /// The shelf of this name, the same one each time.
     pub(crate) fn named(name: &str) -> Arc<Self> {
-        static SHELVES: Mutex<BTreeMap<String, Arc<Shelf>>> = Mutex::new(BTreeMap::new());
+        static SHELVES: Mutex<BTreeMap<String, Arc<MemoryStore>>> = Mutex::new(BTreeMap::new());
         let mut shelves = SHELVES.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(shelves.entry(name.to_owned()).or_default())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryStoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,7 +95,7 @@ impl Shelf {
 
     /// Puts a file there.
     pub(crate) fn put(&self, path: &str, bytes: &[u8], modified: i64) {
-        let stored = Stored {
+        let stored = MemoryFile {
             bytes: bytes.to_vec(),
             modified: Some(Timestamp(modified)),
         };
@@ -124,36 +124,40 @@ impl Shelf {
 
 /// A session with a shelf.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryStorage {
     name: String,
-    shelf: Arc<Shelf>,
+    shelf: Arc<MemoryStore>,
 }
 
-impl Memory {
+impl MemoryStorage {
     /// With the shelf of this name.
     pub(crate) fn open(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            shelf: Shelf::named(name),
+            shelf: MemoryStore::named(name),
         }
     }
 
-    fn missing(&self, path: &[u8]) -> Failure {
+    fn missing(&self, path: &[u8]) -> CopyFailure {
         let path = String::from_utf8_lossy(path);
-        Failure::new(Exit::NotFound, format!("{path}: not on {}", self.name))
+        CopyFailure::new(Exit::NotFound, format!("{path}: not on {}", self.name))
     }
 
-    fn stored(&self, path: &[u8]) -> Result<Stored, Failure> {
+    fn stored(&self, path: &[u8]) -> Result<MemoryFile, CopyFailure> {
         let found = self.shelf.state().files.get(path).cloned();
         found.ok_or_else(|| self.missing(path))
     }
 
     /// How a transfer that counted on `wire` ended.
-    fn ended(&self, wire: &Wire, moved: Result<Attempt, Failure>) -> Result<Attempt, Failure> {
+    fn ended(
+        &self,
+        wire: &FaultyConnection,
+        moved: Result<TransferAttempt, CopyFailure>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         let state = wire.lock();
         self.shelf.state().moved += state.moved;
         match (state.broken, moved) {
-            (true, Err(_)) => Err(Failure::transient(
+            (true, Err(_)) => Err(CopyFailure::transient(
                 Exit::Unreachable,
                 format!("{} was lost", self.name),
             )),
@@ -161,13 +165,13 @@ impl Memory {
         }
     }
 
-    fn wire(&self) -> Arc<Wire> {
+    fn wire(&self) -> Arc<FaultyConnection> {
         let mut state = self.shelf.state();
         let breaks = match state.breaks.is_empty() {
             true => u64::MAX,
             false => state.breaks.remove(0),
         };
-        Arc::new(Wire(Mutex::new(Passed {
+        Arc::new(FaultyConnection(Mutex::new(FaultyConnectionState {
             breaks,
             moved: 0,
             broken: false,
@@ -179,10 +183,10 @@ impl Memory {
 
 /// The connection of one transfer, up to where it breaks.
 #[derive(Debug)]
-struct Wire(Mutex<Passed>);
+struct FaultyConnection(Mutex<FaultyConnectionState>);
 
 #[derive(Debug)]
-struct Passed {
+struct FaultyConnectionState {
     breaks: u64,
     moved: u64,
     broken: bool,
@@ -192,8 +196,8 @@ struct Passed {
     stalls: Option<u64>,
 }
 
-impl Wire {
-    fn lock(&self) -> MutexGuard<'_, Passed> {
+impl FaultyConnection {
+    fn lock(&self) -> MutexGuard<'_, FaultyConnectionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -210,9 +214,9 @@ impl Wire {
 
 /// A file that is read over a wire.
 #[derive(Debug)]
-struct Outgoing(MemorySource, Arc<Wire>);
+struct MemoryDownloadSource(MemorySource, Arc<FaultyConnection>);
 
-impl Source for Outgoing {
+impl Source for MemoryDownloadSource {
     fn name(&self) -> String {
         self.0.name()
     }
@@ -243,13 +247,13 @@ impl Source for Outgoing {
 
 /// A file that is written over a wire.
 #[derive(Debug)]
-struct Incoming {
-    shelf: Arc<Shelf>,
+struct MemoryUploadSink {
+    shelf: Arc<MemoryStore>,
     path: Vec<u8>,
-    wire: Arc<Wire>,
+    wire: Arc<FaultyConnection>,
 }
 
-impl Sink for Incoming {
+impl Sink for MemoryUploadSink {
     fn name(&self) -> String {
         String::from_utf8_lossy(&self.path).into_owned()
     }
@@ -284,7 +288,7 @@ impl Sink for Incoming {
         None
     }
 
-    fn seekable(&self) -> bool {
+    fn is_seekable(&self) -> bool {
         true
     }
 }
@@ -299,16 +303,16 @@ fn name_of(path: &[u8]) -> &[u8] {
     &path[start..]
 }
 
-fn entry(path: &[u8], stored: &Stored) -> RemoteEntry {
-    RemoteEntry {
+fn entry(path: &[u8], stored: &MemoryFile) -> ListedEntry {
+    ListedEntry {
         size: Some(stored.bytes.len() as u64),
         modified: stored.modified,
-        ..RemoteEntry::new(name_of(path), Kind::File)
+        ..ListedEntry::new(name_of(path), EntryKind::File)
     }
 }
 
 #[async_trait]
-impl Storage for Memory {
+impl Storage for MemoryStorage {
     fn name(&self) -> &str {
         &self.name
     }
@@ -318,12 +322,12 @@ impl Storage for Memory {
         Capabilities {
             ranges: able,
             partial_writes: able,
-            restarts: able,
+            resumes_uploads: able,
             parallel: able,
             any_order: able,
             markers: able,
-            adapts: false,
-            sums_on_the_way: false,
+            adapts_streams: false,
+            checksums_while_storing: false,
             sets_time: able,
             third_party: None,
             concurrency: if able { 16 } else { 1 },
@@ -332,16 +336,16 @@ impl Storage for Memory {
         }
     }
 
-    async fn stat(&mut self, path: &[u8]) -> Result<RemoteEntry, Failure> {
+    async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         if path == b"/" || self.shelf.state().directories.contains(path) {
-            return Ok(RemoteEntry::new(name_of(path), Kind::Dir));
+            return Ok(ListedEntry::new(name_of(path), EntryKind::Dir));
         }
         self.stored(path).map(|stored| entry(path, &stored))
     }
 
-    async fn list(&mut self, path: &[u8]) -> Result<Vec<Marked>, Failure> {
-        if self.stat(path).await?.kind != Kind::Dir {
-            return Err(Failure::new(Exit::Protocol, "not a directory"));
+    async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
+        if self.stat(path).await?.kind != EntryKind::Dir {
+            return Err(CopyFailure::new(Exit::Protocol, "not a directory"));
         }
         let state = self.shelf.state();
         let files = state
@@ -349,32 +353,35 @@ impl Storage for Memory {
             .iter()
             .map(|(at, stored)| (at, entry(at, stored)));
         let directories = state.directories.iter();
-        let directories = directories.map(|at| (at, RemoteEntry::new(name_of(at), Kind::Dir)));
+        let directories = directories.map(|at| (at, ListedEntry::new(name_of(at), EntryKind::Dir)));
         let inside = files.chain(directories).filter(|(at, _)| above(at) == path);
-        let marked = inside.map(|(_, entry)| Marked {
+        let marked = inside.map(|(_, entry)| SymlinkCheckedEntry {
             entry,
-            certain: true,
+            is_certain: true,
         });
         Ok(marked.collect())
     }
 
-    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
+    async fn available_checksums(
+        &mut self,
+        _path: &[u8],
+    ) -> Result<AvailableChecksums, CopyFailure> {
         Ok(match self.shelf.state().plain {
-            true => Sums::default(),
-            false => Sums::all(),
+            true => AvailableChecksums::default(),
+            false => AvailableChecksums::all(),
         })
     }
 
     async fn checksum(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
         path: &[u8],
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CopyFailure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
-        sum_source(algorithm, &source, offset, length, &mut |_| true)
-            .map_err(|e| Failure::new(Exit::Protocol, e.to_string()))
+        checksum_source(algorithm, &source, offset, length, &mut |_| true)
+            .map_err(|e| CopyFailure::new(Exit::Protocol, e.to_string()))
     }
 
     async fn fetch(
@@ -382,14 +389,14 @@ impl Storage for Memory {
         path: &[u8],
         sink: Arc<dyn Sink>,
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
         let wire = self.wire();
         wire.lock().wrong = self.shelf.state().garbles.take();
         wire.lock().stalls = self.shelf.state().stalls.take();
-        let source = Outgoing(source, Arc::clone(&wire));
-        let moved = within::copy(Arc::new(source), sink, spec, control).await;
+        let source = MemoryDownloadSource(source, Arc::clone(&wire));
+        let moved = local_copy::copy(Arc::new(source), sink, spec, control).await;
         self.ended(&wire, moved)
     }
 
@@ -398,31 +405,34 @@ impl Storage for Memory {
         source: Arc<dyn Source>,
         path: &[u8],
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         {
             let mut state = self.shelf.state();
             if above(path) != b"/" && !state.directories.contains(above(path)) {
                 return Err(self.missing(above(path)));
             }
-            if spec.have.is_empty() || state.plain {
-                state.files.insert(path.to_vec(), Stored::default());
+            if spec.completed_ranges.is_empty() || state.plain {
+                state.files.insert(path.to_vec(), MemoryFile::default());
             }
         }
         let wire = self.wire();
-        let sink = Incoming {
+        let sink = MemoryUploadSink {
             shelf: Arc::clone(&self.shelf),
             path: path.to_vec(),
             wire: Arc::clone(&wire),
         };
-        let moved = within::copy(source, Arc::new(sink), spec, control).await;
+        let moved = local_copy::copy(source, Arc::new(sink), spec, control).await;
         if !self.shelf.state().plain {
-            crate::transfer::told::keep_marked(&spec.marked, &control.stored());
+            crate::transfer::control_messages::add_stored_ranges(
+                &spec.stored_ranges,
+                &control.stored(),
+            );
         }
         self.ended(&wire, moved)
     }
 
-    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, Failure> {
+    async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
         let mut state = self.shelf.state();
         if above(path) != b"/" && !state.directories.contains(above(path)) {
             drop(state);
@@ -431,12 +441,12 @@ impl Storage for Memory {
         Ok(state.directories.insert(path.to_vec()))
     }
 
-    async fn remove(&mut self, path: &[u8]) -> Result<(), Failure> {
+    async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         let removed = self.shelf.state().files.remove(path);
         removed.map(drop).ok_or_else(|| self.missing(path))
     }
 
-    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), Failure> {
+    async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.stat(path).await?;
         let below = [path, b"/"].concat();
         let stays = |at: &Vec<u8>| at != path && !at.starts_with(&below);
@@ -451,12 +461,15 @@ impl Storage for Memory {
         from: &[u8],
         to: &[u8],
         modified: Option<Timestamp>,
-    ) -> Result<(), NotRenamed> {
+    ) -> Result<(), RenameFailure> {
         let mut state = self.shelf.state();
         if state.plain {
-            let failure = Failure::new(Exit::Protocol, "nothing is renamed here");
-            let refused = Refused::Source;
-            return Err(NotRenamed { failure, refused });
+            let failure = CopyFailure::new(Exit::Protocol, "nothing is renamed here");
+            let refused = RefusedRenameStep::RnfrRefused;
+            return Err(RenameFailure {
+                failure,
+                refused_step: refused,
+            });
         }
         let Some(mut stored) = state.files.remove(from) else {
             drop(state);
@@ -467,7 +480,7 @@ impl Storage for Memory {
         Ok(())
     }
 
-    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, Failure> {
+    async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {
         let mut state = self.shelf.state();
         if state.plain {
             return Ok(false);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use data::store::durability::SyncPolicy;
-use proto::http::target::Target;
+use proto::http::url::HttpUrl;
 
-use crate::Failure;
+use crate::CopyFailure;
 use crate::location::{Scheme, Server, StorageId};
-use crate::session::{Opening, Session};
+use crate::session::{ClientSession, SessionOpening};
 
 #[cfg(test)]
 pub(crate) mod conformance;
@@ -15,21 +15,21 @@ pub(crate) mod contract;
 mod files;
 mod ftp;
 mod http;
+pub(crate) mod local_copy;
 #[cfg(test)]
 pub(crate) mod memory;
 mod pipes;
-pub(crate) mod within;
 
 use contract::Storage;
-use files::Files;
-use http::Http;
+use files::LocalFiles;
+use http::HttpStorage;
 #[cfg(test)]
 pub(crate) use http::webdav;
-use pipes::Pipes;
+use pipes::StandardStreams;
 
 /// How sessions with all storages are opened.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Access {
+pub(crate) struct StorageAccess {
     /// Longest wait for an answer.
     pub(crate) timeout: Duration,
     /// Data connections may be with other hosts than a server's own.
@@ -38,20 +38,20 @@ pub(crate) struct Access {
     pub(crate) sync_policy: SyncPolicy,
 }
 
-impl Access {
+impl StorageAccess {
     /// A session with a storage, ready to be asked. `opening` says how it begins with a server.
     ///
     /// # Errors
-    /// `Unreachable` when a server cannot be found (final) or reached (transient); `Refused` when the
+    /// `Unreachable` when a server cannot be found (final) or reached (transient); `RefusedRenameStep` when the
     /// login is refused.
     pub(crate) async fn open(
         self,
         id: &StorageId,
-        opening: Opening<'_>,
-    ) -> Result<Box<dyn Storage>, Failure> {
+        opening: SessionOpening<'_>,
+    ) -> Result<Box<dyn Storage>, CopyFailure> {
         match id {
-            StorageId::Here => Ok(Box::new(Files::new(self.sync_policy))),
-            StorageId::Pipe => Ok(Box::new(Pipes)),
+            StorageId::LocalFiles => Ok(Box::new(LocalFiles::new(self.sync_policy))),
+            StorageId::StandardStreams => Ok(Box::new(StandardStreams)),
             StorageId::Server(server) => self.open_server(server, opening).await,
         }
     }
@@ -59,23 +59,23 @@ impl Access {
     async fn open_server(
         self,
         server: &Server,
-        opening: Opening<'_>,
-    ) -> Result<Box<dyn Storage>, Failure> {
+        opening: SessionOpening<'_>,
+    ) -> Result<Box<dyn Storage>, CopyFailure> {
         match server.scheme {
             Scheme::Ftp | Scheme::Gsiftp => {
-                let mut session = Session::begin(server, self.timeout, opening).await?;
-                session.allow_foreign_data(self.foreign_data);
+                let mut session = ClientSession::open_with(server, self.timeout, opening).await?;
+                session.set_allow_foreign_data(self.foreign_data);
                 Ok(Box::new(session))
             }
             Scheme::Http | Scheme::Https => {
                 let query = server.query.as_deref();
                 let secure = server.scheme == Scheme::Https;
-                let target = Target::new(secure, &server.host, server.port, b"/", query);
-                let session = Http::new(&target, &server.credential, self.timeout)?;
+                let target = HttpUrl::new(secure, &server.host, server.port, b"/", query);
+                let session = HttpStorage::new(&target, &server.credential, self.timeout)?;
                 Ok(Box::new(session))
             }
             #[cfg(test)]
-            Scheme::Memory => Ok(Box::new(memory::Memory::open(&server.host))),
+            Scheme::Memory => Ok(Box::new(memory::MemoryStorage::open(&server.host))),
         }
     }
 }

@@ -7,28 +7,28 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use data::job::Control;
+use data::job::TransferControl;
 use data::store::file::FileSource;
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::listing::RemoteEntry;
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
-use super::contract::{Capabilities, Opened, Storage, Sums};
+use super::contract::{AvailableChecksums, Capabilities, OpenSource, Storage};
 use super::files::HERE;
-use super::within;
-use crate::answers::{Marked, NotRenamed};
-use crate::partial::{Target, local};
-use crate::transfer::{Attempt, TransferSpec};
-use crate::{Exit, Failure};
+use super::local_copy;
+use crate::answers::{RenameFailure, SymlinkCheckedEntry};
+use crate::partial::{WriteTarget, local_failure};
+use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::{CopyFailure, Exit};
 
 /// Standard input and output.
 #[derive(Debug)]
-pub(crate) struct Pipes;
+pub(crate) struct StandardStreams;
 
-impl Pipes {
-    fn nothing<T>() -> Result<T, Failure> {
-        Err(Failure::new(
+impl StandardStreams {
+    fn nothing<T>() -> Result<T, CopyFailure> {
+        Err(CopyFailure::new(
             Exit::Usage,
             "standard input and output hold no files",
         ))
@@ -36,7 +36,7 @@ impl Pipes {
 }
 
 #[async_trait]
-impl Storage for Pipes {
+impl Storage for StandardStreams {
     fn name(&self) -> &str {
         "this machine"
     }
@@ -45,41 +45,44 @@ impl Storage for Pipes {
         HERE
     }
 
-    async fn stat(&mut self, _path: &[u8]) -> Result<RemoteEntry, Failure> {
+    async fn stat(&mut self, _path: &[u8]) -> Result<ListedEntry, CopyFailure> {
         Self::nothing()
     }
 
-    async fn list(&mut self, _path: &[u8]) -> Result<Vec<Marked>, Failure> {
+    async fn list(&mut self, _path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
         Self::nothing()
     }
 
-    async fn sums(&mut self, _path: &[u8]) -> Result<Sums, Failure> {
-        Ok(Sums::all())
+    async fn available_checksums(
+        &mut self,
+        _path: &[u8],
+    ) -> Result<AvailableChecksums, CopyFailure> {
+        Ok(AvailableChecksums::all())
     }
 
     async fn checksum(
         &mut self,
-        _algorithm: Algorithm,
+        _algorithm: ChecksumAlgorithm,
         _offset: u64,
         _length: Option<u64>,
         _path: &[u8],
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CopyFailure> {
         Self::nothing()
     }
 
-    async fn open(&mut self, _path: &[u8]) -> Result<Option<Opened>, Failure> {
+    async fn open(&mut self, _path: &[u8]) -> Result<Option<OpenSource>, CopyFailure> {
         let name = "standard input";
         let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-        let stdin = stdin.map_err(|e| local(Path::new(name), e))?;
+        let stdin = stdin.map_err(|e| local_failure(Path::new(name), e))?;
         // A redirected file may have been read in part, and whoever has it goes on after this copy.
-        Ok(Some(Opened {
+        Ok(Some(OpenSource {
             source: Arc::new(FileSource::sequential(stdin, name)),
             facts: None,
         }))
     }
 
-    fn target(&mut self, _path: &[u8]) -> Result<Option<Target>, Failure> {
-        Target::stdout().map(Some)
+    fn write_target(&mut self, _path: &[u8]) -> Result<Option<WriteTarget>, CopyFailure> {
+        WriteTarget::stdout().map(Some)
     }
 
     async fn fetch(
@@ -87,10 +90,10 @@ impl Storage for Pipes {
         path: &[u8],
         sink: Arc<dyn Sink>,
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
         match self.open(path).await? {
-            Some(opened) => within::copy(opened.source, sink, spec, control).await,
+            Some(opened) => local_copy::copy(opened.source, sink, spec, control).await,
             None => Self::nothing(),
         }
     }
@@ -100,23 +103,25 @@ impl Storage for Pipes {
         source: Arc<dyn Source>,
         path: &[u8],
         spec: &TransferSpec,
-        control: &Arc<Control>,
-    ) -> Result<Attempt, Failure> {
-        match self.target(path)? {
-            Some(Target::Direct { sink }) => within::copy(source, sink, spec, control).await,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferAttempt, CopyFailure> {
+        match self.write_target(path)? {
+            Some(WriteTarget::Direct { sink }) => {
+                local_copy::copy(source, sink, spec, control).await
+            }
             _ => Self::nothing(),
         }
     }
 
-    async fn make_dir(&mut self, _path: &[u8]) -> Result<bool, Failure> {
+    async fn make_dir(&mut self, _path: &[u8]) -> Result<bool, CopyFailure> {
         Self::nothing()
     }
 
-    async fn remove(&mut self, _path: &[u8]) -> Result<(), Failure> {
+    async fn remove(&mut self, _path: &[u8]) -> Result<(), CopyFailure> {
         Self::nothing()
     }
 
-    async fn remove_tree(&mut self, _path: &[u8]) -> Result<(), Failure> {
+    async fn remove_tree(&mut self, _path: &[u8]) -> Result<(), CopyFailure> {
         Self::nothing()
     }
 
@@ -125,11 +130,11 @@ impl Storage for Pipes {
         _from: &[u8],
         _to: &[u8],
         _modified: Option<Timestamp>,
-    ) -> Result<(), NotRenamed> {
+    ) -> Result<(), RenameFailure> {
         Ok(Self::nothing()?)
     }
 
-    async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, Failure> {
+    async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, CopyFailure> {
         Self::nothing()
     }
 }

@@ -6,16 +6,16 @@ use server::{Shutdown, ShutdownHandle};
 
 use super::*;
 use crate::location::Location;
-use crate::storage::memory::Shelf;
+use crate::storage::memory::MemoryStore;
 
-const ACCESS: Access = Access {
+const ACCESS: StorageAccess = StorageAccess {
     timeout: Duration::from_secs(60),
     foreign_data: false,
     sync_policy: SyncPolicy::File,
 };
 
 async fn open(id: &StorageId) -> Box<dyn Storage> {
-    ACCESS.open(id, Opening::default()).await.unwrap()
+    ACCESS.open(id, SessionOpening::default()).await.unwrap()
 }
 
 async fn named(url: &str) -> Box<dyn Storage> {
@@ -26,14 +26,14 @@ async fn named(url: &str) -> Box<dyn Storage> {
 async fn the_files_of_this_machine_conform() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path().as_os_str().as_bytes();
-    conformance::check(&mut *open(&StorageId::Here).await, top).await;
+    conformance::check(&mut *open(&StorageId::LocalFiles).await, top).await;
 }
 
 #[tokio::test]
 async fn memory_conforms() {
     conformance::check(&mut *named("memory://conforming/").await, b"/").await;
-    Shelf::named("plain and conforming").make_plain();
-    let mut plain = memory::Memory::open("plain and conforming");
+    MemoryStore::named("plain and conforming").make_plain();
+    let mut plain = memory::MemoryStorage::open("plain and conforming");
     conformance::check(&mut plain, b"/").await;
 }
 
@@ -46,10 +46,10 @@ async fn an_ftp_server_conforms() {
 
 #[tokio::test]
 async fn a_webdav_server_conforms() {
-    let server = webdav::WebDav::start();
+    let server = webdav::WebDavServer::start();
     conformance::check(&mut *named(&server.url("/")).await, b"/").await;
     // Below a directory, and without what a server need not tell.
-    let plain = webdav::WebDav::start();
+    let plain = webdav::WebDavServer::start();
     plain.make_plain();
     let mut storage = named(&plain.url("/")).await;
     assert!(storage.make_dir(b"/a place").await.unwrap());

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use data::job::StreamSample;
 use serde::Serialize;
-use tune::look::StreamId;
-use tune::sizing::{Change, Decision};
-use tune::streams::auto::{self, Step};
+use tune::sample::StreamId;
+use tune::sizing::{BufferDecision, BufferSetting};
+use tune::streams::auto::{self, TransferSetting};
 
-use super::Snapshot;
-use crate::sample;
+use super::TraceSample;
+use crate::socket_stats;
 
 /// A transfer at one moment.
 #[derive(Serialize)]
-pub(super) struct TransferLine<'a> {
+pub(super) struct TransferTraceLine<'a> {
     /// `transfer`
     sample: &'static str,
     time: f64,
@@ -42,7 +42,7 @@ pub(super) struct TransferLine<'a> {
 
 /// One stream at one moment.
 #[derive(Serialize)]
-pub(super) struct StreamLine<'a> {
+pub(super) struct StreamTraceLine<'a> {
     /// `stream`
     sample: &'static str,
     time: f64,
@@ -105,28 +105,28 @@ pub(super) struct StreamDecisionLine<'a> {
     reason: &'a str,
 }
 
-pub(super) fn transfer<'a>(snapshot: &Snapshot<'a>) -> TransferLine<'a> {
+pub(super) fn transfer<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> {
     let streams = snapshot.streams;
     let seconds = snapshot.since.as_secs_f64().max(1e-6);
-    TransferLine {
+    TransferTraceLine {
         sample: "transfer",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
         bytes: snapshot.bytes,
         bandwidth: snapshot.fresh as f64 * 8.0 / seconds,
         rtt: streams.iter().map(|s| s.info.rtt_us).max().unwrap_or(0),
-        window: streams.iter().map(|s| sample::window(&s.info)).sum(),
-        buffer: streams.iter().map(sample::buffer).max().unwrap_or(0),
+        window: streams.iter().map(|s| socket_stats::window(&s.info)).sum(),
+        buffer: streams.iter().map(socket_stats::buffer).max().unwrap_or(0),
         memory: streams.iter().map(|s| s.memory.held()).sum(),
         buffer_set: snapshot.buffer_set,
         streams: streams.len(),
-        limiter: sample::limiter(streams).name(),
+        limiter: socket_stats::limiter(streams).name(),
     }
 }
 
-pub(super) fn stream<'a>(snapshot: &Snapshot<'a>, one: &StreamSample) -> StreamLine<'a> {
+pub(super) fn stream<'a>(snapshot: &TraceSample<'a>, one: &StreamSample) -> StreamTraceLine<'a> {
     let info = &one.info;
-    StreamLine {
+    StreamTraceLine {
         sample: "stream",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
@@ -136,9 +136,9 @@ pub(super) fn stream<'a>(snapshot: &Snapshot<'a>, one: &StreamSample) -> StreamL
         rtt: info.rtt_us,
         min_rtt: info.min_rtt_us,
         receive_rtt: info.rcv_rtt_us,
-        window: sample::window(info),
+        window: socket_stats::window(info),
         peer_window: info.snd_wnd,
-        buffer: sample::buffer(one),
+        buffer: socket_stats::buffer(one),
         buffer_send: one.memory.sndbuf,
         buffer_receive: one.memory.rcvbuf,
         memory: one.memory.held(),
@@ -153,7 +153,7 @@ pub(super) fn stream<'a>(snapshot: &Snapshot<'a>, one: &StreamSample) -> StreamL
 pub(super) fn decision<'a>(
     time: Duration,
     file: &'a str,
-    decision: &'a Decision,
+    decision: &'a BufferDecision,
 ) -> DecisionLine<'a> {
     DecisionLine {
         sample: "decision",
@@ -161,17 +161,17 @@ pub(super) fn decision<'a>(
         file,
         stream: decision.stream,
         limiter: decision.limiter.name(),
-        change: decision.change.map(change),
+        change: decision.setting.map(change),
         reason: &decision.reason,
     }
 }
 
-fn change(change: Change) -> String {
+fn change(change: BufferSetting) -> String {
     let (what, bytes) = match change {
-        Change::SendBuffer(bytes) => ("send buffer", bytes),
-        Change::ReceiveBuffer(bytes) => ("receive buffer", bytes),
-        Change::Window(bytes) => ("window", bytes),
-        Change::Regrow(bytes) => ("regrow", bytes),
+        BufferSetting::SendBuffer(bytes) => ("send buffer", bytes),
+        BufferSetting::ReceiveBuffer(bytes) => ("receive buffer", bytes),
+        BufferSetting::WindowClamp(bytes) => ("window", bytes),
+        BufferSetting::RestoreAutotuning(bytes) => ("regrow", bytes),
     };
     format!("{what} {bytes}")
 }
@@ -179,23 +179,25 @@ fn change(change: Change) -> String {
 pub(super) fn stream_decision<'a>(
     time: Duration,
     file: &'a str,
-    decision: &'a auto::Decision,
+    decision: &'a auto::TransferDecision,
 ) -> StreamDecisionLine<'a> {
     StreamDecisionLine {
         sample: "decision",
         time: time.as_secs_f64(),
         file,
         limiter: decision.limiter.name(),
-        change: decision.step.as_ref().map(step),
+        change: decision.setting.as_ref().map(step),
         reason: &decision.reason,
     }
 }
 
-fn step(step: &Step) -> String {
+fn step(step: &TransferSetting) -> String {
     match step {
-        Step::Streams(count) => format!("streams {count}"),
-        Step::Congestion(name) => format!("congestion {name}"),
-        Step::Pace(Some(bytes)) => format!("pace {:.1}M", *bytes as f64 * 8.0 / 1e6),
-        Step::Pace(None) => "pace none".to_owned(),
+        TransferSetting::Streams(count) => format!("streams {count}"),
+        TransferSetting::CongestionControl(name) => format!("congestion {name}"),
+        TransferSetting::PacingRate(Some(bytes)) => {
+            format!("pace {:.1}M", *bytes as f64 * 8.0 / 1e6)
+        }
+        TransferSetting::PacingRate(None) => "pace none".to_owned(),
     }
 }

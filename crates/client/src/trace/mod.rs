@@ -8,25 +8,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use data::job::StreamSample;
-use data::store::claim::{Claim, Claimed, claim};
+use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use serde::Serialize;
-use tune::sizing::Decision;
+use tune::sizing::BufferDecision;
 use tune::streams::auto;
 
-use crate::Failure;
-use crate::partial::local;
+use crate::CopyFailure;
+use crate::partial::local_failure;
 
 mod lines;
 
 /// An open trace file.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub(crate) struct TraceFile {
     out: Mutex<BufWriter<File>>,
 }
 
 /// One transfer at one moment.
 #[derive(Debug)]
-pub(crate) struct Snapshot<'a> {
+pub(crate) struct TraceSample<'a> {
     /// Since the run began.
     pub(crate) time: Duration,
     /// Since the previous sample.
@@ -43,9 +43,9 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) streams: &'a [StreamSample],
 }
 
-impl Trace {
+impl TraceFile {
     /// Creates the file, or empties it when no other run is writing it.
-    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn create(path: &Path) -> Result<Self, CopyFailure> {
         let open = || {
             let mut options = OpenOptions::new();
             let file = options
@@ -54,21 +54,21 @@ impl Trace {
                 .truncate(false)
                 .open(path)?;
             if file.metadata()?.is_file() {
-                if claim(&file, Claim::Sole)? == Claimed::Busy {
+                if take_write_lock(&file, WriteLockKind::Exclusive)? == WriteLockStatus::Busy {
                     return Err(io::Error::other("another run is writing this trace"));
                 }
                 file.set_len(0)?;
             }
             Ok(file)
         };
-        let file = open().map_err(|e| local(path, e))?;
+        let file = open().map_err(|e| local_failure(path, e))?;
         Ok(Self {
             out: Mutex::new(BufWriter::new(file)),
         })
     }
 
     /// Writes the lines of one moment. A trace that cannot be written does not stop a transfer.
-    pub(crate) fn write(&self, snapshot: &Snapshot<'_>) {
+    pub(crate) fn write(&self, snapshot: &TraceSample<'_>) {
         let mut out = self.out();
         for sample in snapshot.streams {
             line(&mut *out, &lines::stream(snapshot, sample));
@@ -78,14 +78,19 @@ impl Trace {
     }
 
     /// Writes what was decided about the buffers of `file` at `time` since the run began.
-    pub(crate) fn decided(&self, time: Duration, file: &str, decision: &Decision) {
+    pub(crate) fn decided(&self, time: Duration, file: &str, decision: &BufferDecision) {
         let mut out = self.out();
         line(&mut *out, &lines::decision(time, file, decision));
         flush(&mut *out);
     }
 
     /// Writes what was decided about the streams of `file` at `time` since the run began.
-    pub(crate) fn streams_decided(&self, time: Duration, file: &str, decision: &auto::Decision) {
+    pub(crate) fn streams_decided(
+        &self,
+        time: Duration,
+        file: &str,
+        decision: &auto::TransferDecision,
+    ) {
         let mut out = self.out();
         line(&mut *out, &lines::stream_decision(time, file, decision));
         flush(&mut *out);

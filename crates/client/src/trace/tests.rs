@@ -1,16 +1,15 @@
-
 use data::os::TcpInfo;
-use data::os::tcp_info::MemInfo;
+use data::os::tcp_info::SocketMemory;
 use tune::limiter::Limiter;
-use tune::sizing::Change;
-use tune::streams::auto::Step;
+use tune::sizing::BufferSetting;
+use tune::streams::auto::TransferSetting;
 
 use super::*;
 
-fn written(write: impl FnOnce(&Trace)) -> Vec<serde_json::Value> {
+fn written(write: impl FnOnce(&TraceFile)) -> Vec<serde_json::Value> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t");
-    write(&Trace::create(&path).unwrap());
+    write(&TraceFile::create(&path).unwrap());
     let text = std::fs::read_to_string(&path).unwrap();
     text.lines()
         .map(|l| serde_json::from_str(l).unwrap())
@@ -21,11 +20,11 @@ fn written(write: impl FnOnce(&Trace)) -> Vec<serde_json::Value> {
 fn two_runs_do_not_write_one_trace() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t");
-    let first = Trace::create(&path).unwrap();
-    let failure = Trace::create(&path).unwrap_err();
+    let first = TraceFile::create(&path).unwrap();
+    let failure = TraceFile::create(&path).unwrap_err();
     assert!(failure.message.contains("another run"), "{failure}");
     drop(first);
-    Trace::create(&path).unwrap();
+    TraceFile::create(&path).unwrap();
 }
 
 #[test]
@@ -42,7 +41,7 @@ fn one_line_a_stream_and_one_a_transfer() {
     let sender = |stream, wmem_queued| StreamSample {
         stream,
         info,
-        memory: MemInfo {
+        memory: SocketMemory {
             rmem_alloc: 0,
             rcvbuf: 131_072,
             sndbuf: 4_194_304,
@@ -50,7 +49,7 @@ fn one_line_a_stream_and_one_a_transfer() {
         },
     };
     let lines = written(|trace| {
-        trace.write(&Snapshot {
+        trace.write(&TraceSample {
             time: Duration::from_millis(1500),
             since: Duration::from_millis(200),
             file: "ftp://h/a",
@@ -79,16 +78,16 @@ fn one_line_a_stream_and_one_a_transfer() {
 
 #[test]
 fn a_decision_tells_what_is_done_and_why() {
-    let mut decision = Decision {
+    let mut decision = BufferDecision {
         stream: 3,
         at: Duration::from_secs(9),
-        change: Some(Change::SendBuffer(8 << 20)),
+        setting: Some(BufferSetting::SendBuffer(8 << 20)),
         limiter: Limiter::SendBuffer,
         reason: "autotuning is at its end".to_owned(),
     };
     let lines = written(|trace| {
         trace.decided(Duration::from_millis(2500), "f", &decision);
-        decision.change = None;
+        decision.setting = None;
         trace.decided(Duration::from_millis(2500), "f", &decision);
     });
     assert_eq!(
@@ -104,17 +103,17 @@ fn a_decision_tells_what_is_done_and_why() {
 
 #[test]
 fn a_decision_about_streams_says_which_step_is_taken() {
-    let of = |step| auto::Decision {
+    let of = |step| auto::TransferDecision {
         at: Duration::from_secs(9),
-        step,
+        setting: step,
         limiter: Limiter::Loss,
         reason: "losses without a queue".to_owned(),
     };
     let steps = [
-        Some(Step::Streams(4)),
-        Some(Step::Congestion("bbr".to_owned())),
-        Some(Step::Pace(Some(12_345_678))),
-        Some(Step::Pace(None)),
+        Some(TransferSetting::Streams(4)),
+        Some(TransferSetting::CongestionControl("bbr".to_owned())),
+        Some(TransferSetting::PacingRate(Some(12_345_678))),
+        Some(TransferSetting::PacingRate(None)),
         None,
     ];
     let lines = written(|trace| {

@@ -5,27 +5,27 @@ use std::sync::{Mutex, PoisonError};
 
 use proto::ranges::RangeSet;
 
-use super::verdict::Ended;
+use super::outcome::FailedTransfer;
 
 /// Word of the peers on an attempt, for whoever decides what of it is kept. A checksum outvotes a
 /// refusal; a count of bytes never does.
 #[derive(Debug, Default)]
-pub struct Confirmation {
+pub struct TransferConfirmation {
     refused: AtomicBool,
     store_failed: AtomicBool,
     confirmed: Mutex<RangeSet>,
 }
 
-impl Confirmation {
+impl TransferConfirmation {
     /// A peer refused, or contradicted itself: bytes that it did not confirm need a proof.
-    pub(crate) fn refuse(&self) {
+    pub(crate) fn mark_refused(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
     /// Notes how an exchange failed.
-    pub(super) fn note(&self, ended: &Ended) {
+    pub(super) fn record_failure(&self, ended: &FailedTransfer) {
         if ended.disputed {
-            self.refuse();
+            self.mark_refused();
         }
         if ended.store_failed {
             self.store_failed.store(true, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl Confirmation {
     }
 
     /// A chunk ended with 226: these bytes of the destination are confirmed.
-    pub(crate) fn confirm(&self, start: u64, end: u64) {
+    pub(crate) fn confirm_range(&self, start: u64, end: u64) {
         let mut confirmed = self
             .confirmed
             .lock()
@@ -42,12 +42,12 @@ impl Confirmation {
     }
 
     /// Whether a peer refused.
-    pub(crate) fn refused(&self) -> bool {
+    pub(crate) fn was_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
     /// Whether this machine's store refused to be read or written: what it took before may be lost.
-    pub(crate) fn store_failed(&self) -> bool {
+    pub(crate) fn has_store_failed(&self) -> bool {
         self.store_failed.load(Ordering::Relaxed)
     }
 

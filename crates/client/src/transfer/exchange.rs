@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::channel::Channel;
-use data::drs::Endpoint;
+use data::channel::SessionDataChannel;
+use data::drs::DrsEndpoint;
 use data::error::DataError;
-use data::job::{Control, Report, Settings};
-use data::recv::{self, RecvPlan};
+use data::job::{TransferControl, TransferReport, TransferSettings};
+use data::recv::{self, ReceivePlan};
 use data::send::{self, SendPlan};
 use data::store::{Sink, Source};
 use proto::reply::Reply;
@@ -18,35 +18,35 @@ use tokio::time::timeout;
 use tune::Evidence;
 use tune::limiter::Role;
 
-use super::Remark;
-use super::told::{Follows, Sizes, Told};
-use super::verdict::{self, Ended};
-use crate::Failure;
-use crate::session::Session;
-use crate::session::control::{MarkerPace, unreachable};
-use crate::session::replies::{Cause, cause};
+use super::HostRemark;
+use super::control_messages::{AnnouncedSizeFollower, ReplySinks, SizesToAnnounce};
+use super::outcome::{self, FailedTransfer};
+use crate::CopyFailure;
+use crate::session::ClientSession;
+use crate::session::control::{MarkerRateLimit, unreachable_failure};
+use crate::session::replies::{RefusalCause, refusal_cause};
 
 /// Longest wait for the server's own words after the data side failed.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const FINAL_REPLY_AFTER_FAILURE: Duration = Duration::from_secs(10);
 /// Longest wait for the server's word on a data connection that this end closed because it had
 /// enough. Some say nothing more (Pure-FTPd's last line then has code 150): a new session costs
 /// less than waiting for them.
-const PARTING: Duration = Duration::from_secs(1);
+const FINAL_REPLY_AFTER_CLOSE: Duration = Duration::from_secs(1);
 /// How long the data side may take to tell why the server lost the data connection: the reason is
 /// often here, and the server's reply is only its echo.
-const OWN_REASON: Duration = Duration::from_millis(500);
+const LOCAL_ERROR_WAIT: Duration = Duration::from_millis(500);
 
 /// Task of this end.
 #[derive(Debug)]
-pub(crate) enum LocalEnd {
+pub(crate) enum LocalTransfer {
     /// Takes them.
     Receive {
         /// Where to.
         sink: Arc<dyn Sink>,
         /// Offsets.
-        plan: RecvPlan,
+        plan: ReceivePlan,
         /// The server goes on past the plan's limit, so that this end closes the connection.
-        overruns: bool,
+        server_overruns: bool,
     },
     /// Gives them.
     Send {
@@ -58,36 +58,36 @@ pub(crate) enum LocalEnd {
 }
 
 /// A transfer whose command is sent.
-pub(crate) struct Exchange<'a> {
+pub(crate) struct TransferExchange<'a> {
     /// This end's part.
-    pub(crate) local_end: LocalEnd,
+    pub(crate) local_end: LocalTransfer,
     /// Of the data side.
-    pub(crate) settings: Settings,
+    pub(crate) settings: TransferSettings,
     /// Watched and stopped from outside.
-    pub(crate) control: &'a Arc<Control>,
+    pub(crate) control: &'a Arc<TransferControl>,
     /// Takes what preliminary replies tell.
-    pub(crate) told: Told<'a>,
+    pub(crate) reply_sinks: ReplySinks<'a>,
     /// Where to connect if the told addresses do not answer.
     pub(crate) alternative: Option<StripeAddresses>,
     /// Start the data side only when the server begins: connections that it opens wait in the
     /// listener's queue, and a refusal leaves `control` as it was.
-    pub(crate) await_start: bool,
+    pub(crate) wait_for_start: bool,
     /// `read /x`, for messages.
     pub(crate) doing: &'a str,
 }
 
 /// A transfer that ended well.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct CompletedExchange {
     /// This end's report.
-    pub(crate) report: Report,
+    pub(crate) report: TransferReport,
     /// Remarks of both hosts.
-    pub(crate) remarks: Vec<Remark>,
+    pub(crate) remarks: Vec<HostRemark>,
 }
 
-impl Done {
-    fn new(report: Report, said: Option<Remark>) -> Self {
-        let here = Remark::of_this_machine(&report);
+impl CompletedExchange {
+    fn new(report: TransferReport, said: Option<HostRemark>) -> Self {
+        let here = HostRemark::from_local_report(&report);
         Self {
             report,
             remarks: here.into_iter().chain(said).collect(),
@@ -96,9 +96,9 @@ impl Done {
 }
 
 /// Result from the blocking thread.
-struct Moved {
-    channel: Channel,
-    result: Result<Report, DataError>,
+struct DataResult {
+    channel: SessionDataChannel,
+    result: Result<TransferReport, DataError>,
     /// This end had enough and closed the data connection.
     stopped: bool,
     /// The host of the alternative that was taken.
@@ -106,137 +106,153 @@ struct Moved {
 }
 
 /// Where to connect when the first addresses do not answer.
-struct Alternative {
+struct AlternativeAddresses {
     targets: StripeAddresses,
     /// To connect from.
     local: Option<IpAddr>,
     /// The DRS channel follows the data.
-    drs: Option<Arc<Endpoint>>,
+    drs: Option<Arc<DrsEndpoint>>,
 }
 
-impl Session {
+impl ClientSession {
     /// Moves the bytes while the control connection is read, and gives the verdict of both. After
     /// a failure the data connections are gone; the session itself survives only when the server
     /// gave its final reply.
-    pub(crate) async fn exchange(&mut self, exchange: Exchange<'_>) -> Result<Done, Ended> {
-        let Some(channel) = self.channel.take() else {
-            return Err(Ended::no_channel(self.name(), exchange.doing));
+    pub(crate) async fn exchange(
+        &mut self,
+        exchange: TransferExchange<'_>,
+    ) -> Result<CompletedExchange, FailedTransfer> {
+        let Some(channel) = self.data_channel.take() else {
+            return Err(FailedTransfer::no_data_channel(self.name(), exchange.doing));
         };
-        let Exchange {
+        let TransferExchange {
             local_end,
             settings,
             control,
-            told,
+            reply_sinks: told,
             alternative,
-            await_start,
+            wait_for_start: await_start,
             doing,
         } = exchange;
         let answer = if await_start {
-            self.first_reply(doing, told).await?
+            self.wait_for_start_reply(doing, told).await?
         } else {
             None
         };
-        let sends = matches!(local_end, LocalEnd::Send { .. });
-        let follows = Follows::of(sends, &settings, control);
-        let told = Told {
-            follows: follows.as_ref(),
+        let sends = matches!(local_end, LocalTransfer::Send { .. });
+        let follows = AnnouncedSizeFollower::new_if_sending(sends, &settings, control);
+        let told = ReplySinks {
+            size_follower: follows.as_ref(),
             ..told
         };
-        let sizes = Sizes::of(sends, &settings, control);
-        let mut guard = CancelOnDrop(Some(Arc::clone(control)));
-        let alternative = alternative.map(|targets| self.alternative(targets, &settings));
-        let data = start(
+        let sizes = SizesToAnnounce::new_if_receiving(sends, &settings, control);
+        let mut guard = CancelTransferOnDrop(Some(Arc::clone(control)));
+        let alternative = alternative.map(|targets| self.alternative_addresses(targets, &settings));
+        let data = start_data_side(
             local_end,
             channel,
             alternative,
             settings,
             Arc::clone(control),
         );
-        let (moved, answer) = self.race(data, answer, control, told, sizes).await;
+        let (moved, answer) = self
+            .run_both_sides(data, answer, control, told, sizes)
+            .await;
         guard.0 = None;
         if matches!(&answer, Some(Ok(_))) {
-            self.control.settle().await;
+            self.control.drain_sbuf_replies().await;
         }
         let Some(moved) = moved else {
             self.control.abandon();
-            return Err(Ended::thread_lost(self.name(), doing));
+            return Err(FailedTransfer::data_thread_lost(self.name(), doing));
         };
-        self.ended(moved, answer, doing)
+        self.conclude_exchange(moved, answer, doing)
     }
 
     /// The verdict of both sides, and what stays of the data connections.
-    fn ended(
+    fn conclude_exchange(
         &mut self,
-        moved: Moved,
-        answer: Option<Result<Reply, Failure>>,
+        moved: DataResult,
+        answer: Option<Result<Reply, CopyFailure>>,
         doing: &str,
-    ) -> Result<Done, Ended> {
+    ) -> Result<CompletedExchange, FailedTransfer> {
         if let Some(host) = moved.elsewhere {
-            self.data_goes_to(host);
+            self.set_data_host(host);
         }
         if moved.stopped {
-            return self.had_enough(moved, answer.as_ref(), doing);
+            return self.conclude_early_close(moved, answer.as_ref(), doing);
         }
         let answered = matches!(&answer, Some(Ok(_)));
         let said = match &answer {
-            Some(Ok(reply)) => self.remark(reply),
+            Some(Ok(reply)) => self.remark_of_reply(reply),
             _ => None,
         };
-        let outcome = verdict::of(self.name(), doing, moved.result, answer);
+        let outcome = outcome::combine_results(self.name(), doing, moved.result, answer);
         if outcome.is_ok() {
-            self.channel = Some(moved.channel);
-            self.dialogue.transferred();
+            self.data_channel = Some(moved.channel);
+            self.planner.on_transferred();
         } else {
-            self.dialogue.channel_lost();
+            self.planner.on_channel_lost();
             if !answered {
                 self.control.abandon();
             }
         }
-        outcome.map(|report| Done::new(report, said))
+        outcome.map(|report| CompletedExchange::new(report, said))
     }
 
-    fn alternative(&self, targets: StripeAddresses, settings: &Settings) -> Alternative {
+    fn alternative_addresses(
+        &self,
+        targets: StripeAddresses,
+        settings: &TransferSettings,
+    ) -> AlternativeAddresses {
         let host = targets.first().ip();
-        let drs = self.drs_at(host);
-        Alternative {
+        let drs = self.drs_endpoint_at(host);
+        AlternativeAddresses {
             targets,
-            local: self.local_for(host),
+            local: self.local_address_for(host),
             drs: drs.filter(|_| settings.drs.is_some()),
         }
     }
 
     /// The verdict when this end closed the data connection.
-    fn had_enough(
+    fn conclude_early_close(
         &mut self,
-        moved: Moved,
-        answer: Option<&Result<Reply, Failure>>,
+        moved: DataResult,
+        answer: Option<&Result<Reply, CopyFailure>>,
         doing: &str,
-    ) -> Result<Done, Ended> {
-        self.dialogue.channel_lost();
+    ) -> Result<CompletedExchange, FailedTransfer> {
+        self.planner.on_channel_lost();
         // An empty part is whole from the start; whether there is a file, the server says.
         if moved
             .result
             .as_ref()
             .is_ok_and(|report| report.evidence.bytes == 0)
             && let Some(Ok(reply)) = answer
-            && matches!(cause(reply), Cause::Missing | Cause::Denied)
+            && matches!(
+                refusal_cause(reply),
+                RefusalCause::Missing | RefusalCause::Denied
+            )
         {
-            return Err(verdict::refused(self.name(), doing, reply.clone()));
+            return Err(outcome::refused_by_server(
+                self.name(),
+                doing,
+                reply.clone(),
+            ));
         }
         // Whatever else the server says of the closed connection (226, 426, 451): it said it.
         moved
             .result
-            .map(|report| Done::new(report, None))
-            .map_err(|error| verdict::broken(self.name(), doing, &error))
+            .map(|report| CompletedExchange::new(report, None))
+            .map_err(|error| outcome::data_side_error(self.name(), doing, &error))
     }
 
     /// The reply that says whether the transfer begins; given back when it is the final one.
-    async fn first_reply(
+    async fn wait_for_start_reply(
         &mut self,
         doing: &str,
-        told: Told<'_>,
-    ) -> Result<Option<Result<Reply, Failure>>, Ended> {
-        let patience = self.control.patience();
+        told: ReplySinks<'_>,
+    ) -> Result<Option<Result<Reply, CopyFailure>>, FailedTransfer> {
+        let patience = self.control.reply_timeout();
         let Ok(first) = timeout(patience, self.control.next_reply()).await else {
             self.control.abandon();
             let message = format!(
@@ -245,18 +261,18 @@ impl Session {
                 self.name(),
                 patience.as_secs()
             );
-            return Err(unreachable(message).into());
+            return Err(unreachable_failure(message).into());
         };
         match first {
             Ok(reply) if reply.is_preliminary() => {
-                told.note(&reply);
+                told.record_reply(&reply);
                 Ok(None)
             }
             Ok(reply) if reply.is_success() => Ok(Some(Ok(reply))),
             Ok(reply) => {
-                self.dialogue.channel_lost();
-                let mut ended = verdict::refused(self.name(), doing, reply);
-                ended.before_data = true;
+                self.planner.on_channel_lost();
+                let mut ended = outcome::refused_by_server(self.name(), doing, reply);
+                ended.refused_before_data = true;
                 ended.disputed = false;
                 Err(ended)
             }
@@ -266,17 +282,17 @@ impl Session {
 
     /// Waits for both ends of the transfer: the data side's result and the final reply. Each
     /// one's failure ends the other.
-    async fn race(
+    async fn run_both_sides(
         &mut self,
-        mut data: JoinHandle<Moved>,
-        mut answer: Option<Result<Reply, Failure>>,
-        control: &Control,
-        told: Told<'_>,
-        mut sizes: Sizes,
-    ) -> (Option<Moved>, Option<Result<Reply, Failure>>) {
-        let mut moved: Option<Moved> = None;
+        mut data: JoinHandle<DataResult>,
+        mut answer: Option<Result<Reply, CopyFailure>>,
+        control: &TransferControl,
+        told: ReplySinks<'_>,
+        mut sizes: SizesToAnnounce,
+    ) -> (Option<DataResult>, Option<Result<Reply, CopyFailure>>) {
+        let mut moved: Option<DataResult> = None;
         // Preliminary replies since the data is through: until then, the data side's own limits end it.
-        let mut late = MarkerPace::new();
+        let mut late = MarkerRateLimit::new();
         loop {
             let reply = match (&moved, &answer) {
                 (Some(_), Some(_)) => return (moved, answer),
@@ -284,8 +300,9 @@ impl Session {
                     // Bounded: a failed answer cancelled it, otherwise it stalls out by itself.
                     return ((&mut data).await.ok(), answer);
                 }
-                (Some(done), None) => match patience_after(done, self.control.patience()) {
-                    Some(limit) => self.control.reply_within(limit).await,
+                (Some(done), None) => match final_reply_timeout(done, self.control.reply_timeout())
+                {
+                    Some(limit) => self.control.wait_for_reply_within(limit).await,
                     None => return (moved, None),
                 },
                 (None, None) => tokio::select! {
@@ -298,7 +315,7 @@ impl Session {
                         Err(_) => return (None, None),
                     },
                     reply = self.control.next_reply() => reply,
-                    bytes = sizes.next() => match self.control.tell_buffer(bytes).await {
+                    bytes = sizes.next_size() => match self.control.send_buffer_size(bytes).await {
                         Ok(()) => continue,
                         Err(lost) => Err(lost),
                     },
@@ -306,14 +323,14 @@ impl Session {
             };
             match reply {
                 Ok(reply) if reply.is_preliminary() => {
-                    told.note(&reply);
-                    if moved.is_some() && late.too_many() {
-                        answer = Some(Err(self.control.endless_markers()));
+                    told.record_reply(&reply);
+                    if moved.is_some() && late.is_exceeded() {
+                        answer = Some(Err(self.control.too_many_markers_failure()));
                     }
                 }
                 other => {
-                    if echoes(&other) && moved.is_none() {
-                        match timeout(OWN_REASON, &mut data).await {
+                    if may_echo_local_failure(&other) && moved.is_none() {
+                        match timeout(LOCAL_ERROR_WAIT, &mut data).await {
                             Ok(Ok(done)) => moved = Some(done),
                             Ok(Err(_)) => return (None, None),
                             Err(_) => {}
@@ -331,45 +348,46 @@ impl Session {
 
 /// How long the final reply is waited for once the data side is done; `None`: not at all, since
 /// the failure is this end's own.
-fn patience_after(moved: &Moved, patience: Duration) -> Option<Duration> {
+fn final_reply_timeout(moved: &DataResult, patience: Duration) -> Option<Duration> {
     match &moved.result {
-        Ok(_) if moved.stopped => Some(patience.min(PARTING)),
+        Ok(_) if moved.stopped => Some(patience.min(FINAL_REPLY_AFTER_CLOSE)),
         Ok(_) => Some(patience),
         Err(DataError::Aborted) => None,
-        Err(error) if verdict::is_local(error) => None,
-        Err(_) => Some(patience.min(LAST_WORDS)),
+        Err(error) if outcome::is_local_error(error) => None,
+        Err(_) => Some(patience.min(FINAL_REPLY_AFTER_FAILURE)),
     }
 }
 
 /// Whether a final reply may only say that this end broke the data connection.
-fn echoes(answer: &Result<Reply, Failure>) -> bool {
+fn may_echo_local_failure(answer: &Result<Reply, CopyFailure>) -> bool {
     matches!(answer, Ok(reply) if !reply.is_success()
-        && matches!(cause(reply), Cause::Lost | Cause::Busy))
+        && matches!(refusal_cause(reply), RefusalCause::Lost | RefusalCause::Busy))
 }
 
-fn start(
-    local_end: LocalEnd,
-    channel: Channel,
-    alternative: Option<Alternative>,
-    settings: Settings,
-    control: Arc<Control>,
-) -> JoinHandle<Moved> {
+fn start_data_side(
+    local_end: LocalTransfer,
+    channel: SessionDataChannel,
+    alternative: Option<AlternativeAddresses>,
+    settings: TransferSettings,
+    control: Arc<TransferControl>,
+) -> JoinHandle<DataResult> {
     tokio::task::spawn_blocking(move || {
         let (mut channel, mut settings) = (channel, settings);
         let mut result = local_end.run(&mut channel, &settings, &control);
         let mut elsewhere = None;
         if let (Err(DataError::Connect { .. }), Some(other)) = (&result, alternative) {
-            channel = Channel::connect_to(other.targets.as_slice().to_vec(), other.local);
+            channel =
+                SessionDataChannel::connect_to(other.targets.as_slice().to_vec(), other.local);
             settings.drs = other.drs;
             elsewhere = Some(other.targets.first().ip());
             result = local_end.run(&mut channel, &settings, &control);
         }
-        let part = local_end.whole_part(&result, &control);
+        let part = local_end.completed_part(&result, &control);
         let stopped = part.is_some();
         if let Some(report) = part {
             result = Ok(report);
         }
-        Moved {
+        DataResult {
             channel,
             result,
             stopped,
@@ -378,13 +396,13 @@ fn start(
     })
 }
 
-impl LocalEnd {
+impl LocalTransfer {
     fn run(
         &self,
-        channel: &mut Channel,
-        settings: &Settings,
-        control: &Arc<Control>,
-    ) -> Result<Report, DataError> {
+        channel: &mut SessionDataChannel,
+        settings: &TransferSettings,
+        control: &Arc<TransferControl>,
+    ) -> Result<TransferReport, DataError> {
         match self {
             Self::Receive { sink, plan, .. } => recv::run(channel, sink, plan, settings, control),
             Self::Send { source, plan } => send::run(channel, source, plan, settings, control),
@@ -393,10 +411,14 @@ impl LocalEnd {
 
     /// The report of a part that is whole although the transfer did not end well: the server went
     /// on past the part's end.
-    fn whole_part(&self, result: &Result<Report, DataError>, control: &Control) -> Option<Report> {
+    fn completed_part(
+        &self,
+        result: &Result<TransferReport, DataError>,
+        control: &TransferControl,
+    ) -> Option<TransferReport> {
         let Self::Receive {
             plan,
-            overruns: true,
+            server_overruns: true,
             ..
         } = self
         else {
@@ -404,26 +426,26 @@ impl LocalEnd {
         };
         let (start, end) = (plan.stream_start, plan.limit?);
         let stored = control.stored();
-        let beyond = matches!(result, Err(DataError::Outside { .. }));
+        let beyond = matches!(result, Err(DataError::OutOfRange { .. }));
         if !beyond || !stored.contains(start, end) {
             return None;
         }
-        Some(Report {
+        Some(TransferReport {
             evidence: Evidence {
                 bytes: end - start,
-                ..Evidence::of(Role::Receiver)
+                ..Evidence::for_role(Role::Receiver)
             },
             stored,
-            ..Report::default()
+            ..TransferReport::default()
         })
     }
 }
 
 /// Stops the blocking side when the transfer's future is dropped: threads do not stop by
 /// themselves.
-struct CancelOnDrop(Option<Arc<Control>>);
+struct CancelTransferOnDrop(Option<Arc<TransferControl>>);
 
-impl Drop for CancelOnDrop {
+impl Drop for CancelTransferOnDrop {
     fn drop(&mut self) {
         if let Some(control) = &self.0 {
             control.cancel();

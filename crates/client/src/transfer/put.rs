@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use data::job::Control;
+use data::job::TransferControl;
 use data::send::SendPlan;
 use data::store::Source;
-use proto::client::{Direction, Need};
-use proto::command::{Mode, Restart};
+use proto::client::{TransferDirection, TransferRequirements};
+use proto::command::{RestartMarker, TransferMode};
 use proto::ranges::RangeSet;
 use proto::stripes::StripeAddresses;
 
-use super::choice;
-use super::exchange::{Done, Exchange, LocalEnd};
-use super::prepare::{Ends, Prepared};
-use super::told::Told;
-use super::verdict::Ended;
-use super::{Attempt, TransferSpec};
-use crate::session::{Session, shown};
-use crate::{Exit, Failure};
+use super::control_messages::ReplySinks;
+use super::exchange::{CompletedExchange, LocalTransfer, TransferExchange};
+use super::negotiation;
+use super::outcome::FailedTransfer;
+use super::prepare::{LocalDataEnd, PreparationResult};
+use super::{TransferAttempt, TransferSpec};
+use crate::session::{ClientSession, display_path};
+use crate::{CopyFailure, Exit};
 
 /// Agreement with the server before the bytes flow.
-struct Agreed {
-    mode: Mode,
+struct PutAgreement {
+    mode: TransferMode,
     /// Data that the transfer builds on, in destination offsets.
     have: RangeSet,
     alternative: Option<StripeAddresses>,
@@ -29,63 +29,66 @@ struct Agreed {
 
 /// [`transfer::put`](super::put()) in one piece: a file, or a chunk of one.
 pub(super) async fn put(
-    session: &mut Session,
+    session: &mut ClientSession,
     source: Arc<dyn Source>,
     path: &[u8],
     spec: &TransferSpec,
-    control: &Arc<Control>,
-) -> Result<Attempt, Failure> {
+    control: &Arc<TransferControl>,
+) -> Result<TransferAttempt, CopyFailure> {
     session.check_path(path)?;
-    let doing = format!("write {}", shown(path));
+    let doing = format!("write {}", display_path(path));
     let mut warnings = Vec::new();
-    let size = size_of(&source, spec)?;
-    let agreed = agree(session, path, spec, size, &doing, &mut warnings).await?;
+    let size = destination_size(&source, spec)?;
+    let agreed = agree_on_put(session, path, spec, size, &doing, &mut warnings).await?;
     let origin = spec.part.map_or(0, |(offset, _)| offset);
     let missing = size.map(|size| agreed.have.gaps(0, size));
-    let local_end = LocalEnd::Send {
+    let local_end = LocalTransfer::Send {
         source,
         plan: SendPlan {
-            ranges: shifted(missing.as_ref(), origin),
+            ranges: shift_ranges(missing.as_ref(), origin),
             origin,
         },
     };
-    let exchange = Exchange {
+    let exchange = TransferExchange {
         local_end,
-        settings: choice::settings(session, agreed.mode, spec, &agreed.have),
+        settings: negotiation::data_settings(session, agreed.mode, spec, &agreed.have),
         control,
-        told: Told {
-            begun: Some(&spec.begun),
-            marked: Some(&spec.marked),
-            ..Told::default()
+        reply_sinks: ReplySinks {
+            started: Some(&spec.started),
+            stored_ranges: Some(&spec.stored_ranges),
+            ..ReplySinks::default()
         },
         alternative: agreed.alternative,
-        await_start: false,
+        wait_for_start: false,
         doing: &doing,
     };
     let done = session.exchange(exchange).await;
-    let Done { report, remarks } = match done.inspect_err(|ended| spec.said.note(ended)) {
-        Ok(done) => done,
-        Err(Ended {
-            failure,
-            refusal: Some(reply),
-            ..
-        }) if !failure.transient => return Err(session.why_not_made(path, &doing, &reply).await),
-        Err(ended) => return Err(ended.into()),
-    };
-    if let Some(expected) = missing.map(|ranges| ranges.bytes())
+    let CompletedExchange { report, remarks } =
+        match done.inspect_err(|ended| spec.confirmation.record_failure(ended)) {
+            Ok(done) => done,
+            Err(FailedTransfer {
+                failure,
+                refusal: Some(reply),
+                ..
+            }) if !failure.transient => {
+                return Err(session.explain_create_refusal(path, &doing, &reply).await);
+            }
+            Err(ended) => return Err(ended.into()),
+        };
+    if let Some(expected) = missing.map(|ranges| ranges.byte_count())
         && report.evidence.bytes != expected
     {
-        return Err(choice::incomplete(
+        return Err(negotiation::incomplete_failure(
             session.name(),
             &doing,
             report.evidence.bytes,
             expected,
         ));
     }
-    Ok(Attempt {
-        extended: agreed.mode == Mode::Extended,
+    Ok(TransferAttempt {
+        extended_mode: agreed.mode == TransferMode::Extended,
         streams: report.evidence.streams.max(1),
-        buffers: choice::buffers(session, spec),
+        buffers: negotiation::agreed_buffers(session, spec),
         remarks,
         report,
         warnings,
@@ -93,8 +96,11 @@ pub(super) async fn put(
 }
 
 /// Bytes of the whole destination: as told, else the rest of the source; `None` for pipes.
-fn size_of(source: &Arc<dyn Source>, spec: &TransferSpec) -> Result<Option<u64>, Failure> {
-    let length = source.len().map_err(|error| Failure {
+fn destination_size(
+    source: &Arc<dyn Source>,
+    spec: &TransferSpec,
+) -> Result<Option<u64>, CopyFailure> {
+    let length = source.len().map_err(|error| CopyFailure {
         exit: Exit::Local,
         message: format!("cannot read the size of {}: {error}", source.name()),
         transient: false,
@@ -110,7 +116,7 @@ fn size_of(source: &Arc<dyn Source>, spec: &TransferSpec) -> Result<Option<u64>,
 }
 
 /// Destination ranges as source ranges.
-fn shifted(ranges: Option<&RangeSet>, by: u64) -> RangeSet {
+fn shift_ranges(ranges: Option<&RangeSet>, by: u64) -> RangeSet {
     let mut source = RangeSet::new();
     for r in ranges.iter().flat_map(|set| set.iter()) {
         source.insert(r.start.saturating_add(by), r.end.saturating_add(by));
@@ -118,58 +124,63 @@ fn shifted(ranges: Option<&RangeSet>, by: u64) -> RangeSet {
     source
 }
 
-async fn agree(
-    session: &mut Session,
+async fn agree_on_put(
+    session: &mut ClientSession,
     path: &[u8],
     spec: &TransferSpec,
     size: Option<u64>,
     doing: &str,
     warnings: &mut Vec<String>,
-) -> Result<Agreed, Failure> {
-    let mut mode = choice::mode(session, spec, warnings);
-    let mut have = choice::have_for(mode, &spec.have);
-    let sizing = session.agree_sizing(spec.options.buffers.sizing, warnings);
+) -> Result<PutAgreement, CopyFailure> {
+    let mut mode = negotiation::transfer_mode(session, spec, warnings);
+    let mut have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
+    let sizing = session.negotiate_sizing(spec.options.buffers.sizing, warnings);
     loop {
-        let mut need = Need {
-            direction: Direction::Receive,
+        let mut need = TransferRequirements {
+            direction: TransferDirection::Receive,
             mode,
-            streams: choice::streams(session, mode, spec),
-            congestion: choice::congestion(spec),
+            streams: negotiation::stream_range(session, mode, spec),
+            congestion_control: negotiation::requested_congestion_control(spec),
             buffer: spec.options.buffers.pinned_bytes(),
-            sizing: Some(sizing),
-            allocate: size,
-            store_sum: spec.remote_sum,
-            restart: restart(mode, &have),
+            buffer_sizing: Some(sizing),
+            announced_size: size,
+            store_checksum: spec.server_checksum,
+            restart: store_restart(mode, &have),
             server_listens: true,
-            reusable: false,
-            verb: choice::store_verb(spec, path),
+            connections_reusable: false,
+            command: negotiation::store_command(spec, path),
         };
-        need.reusable = choice::reusable(session, &need, true);
-        let ends = Ends::default();
-        match session.prepare(&need, &ends, doing, warnings).await? {
-            Prepared::Ready { alternative } => {
-                return Ok(Agreed {
+        need.connections_reusable = negotiation::has_reusable_connections(session, &need, true);
+        let ends = LocalDataEnd::default();
+        match session
+            .prepare_transfer(&need, &ends, doing, warnings)
+            .await?
+        {
+            PreparationResult::Ready { alternative } => {
+                return Ok(PutAgreement {
                     mode,
                     have,
                     alternative,
                 });
             }
-            Prepared::StreamMode => {
-                session.warn(warnings, choice::NO_EXTENDED);
-                mode = Mode::Stream;
-                have = choice::have_for(mode, &spec.have);
+            PreparationResult::RetryInStreamMode => {
+                session.warn_once(warnings, negotiation::EXTENDED_MODE_UNAVAILABLE);
+                mode = TransferMode::Stream;
+                have = negotiation::usable_restart_ranges(mode, &spec.completed_ranges);
             }
-            Prepared::StartOver => have = RangeSet::new(),
-            Prepared::Carefully => session.begin_carefully().await?,
+            PreparationResult::RetryFromZero => have = RangeSet::new(),
+            PreparationResult::RetryWithoutPipelining => {
+                session.reopen_without_pipelining().await?;
+            }
         }
     }
 }
 
 /// REST for a store: what is there is kept (without REST the server truncates).
-pub(super) fn restart(mode: Mode, have: &RangeSet) -> Option<Restart> {
+pub(super) fn store_restart(mode: TransferMode, have: &RangeSet) -> Option<RestartMarker> {
     match mode {
         _ if have.is_empty() => None,
-        Mode::Extended => Some(Restart::Ranges(have.clone())),
-        Mode::Stream => Some(Restart::Offset(have.prefix())),
+        TransferMode::Extended => Some(RestartMarker::Ranges(have.clone())),
+        TransferMode::Stream => Some(RestartMarker::Offset(have.prefix_len())),
     }
 }

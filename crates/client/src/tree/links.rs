@@ -15,14 +15,14 @@ pub(super) const NOWHERE: &str = "symbolic link that leads nowhere";
 /// The directories from the top of a tree to one in it, by what tells two of them apart: device and
 /// inode here, the `Unique` fact of servers.
 #[derive(Debug, Default)]
-pub(super) struct Trail {
+pub(super) struct DirectoryChain {
     id: Option<String>,
-    up: Option<Arc<Trail>>,
+    up: Option<Arc<DirectoryChain>>,
     /// A link was followed without knowing which directory it leads to.
     pub(super) blind: bool,
 }
 
-impl Trail {
+impl DirectoryChain {
     /// At the top.
     pub(super) fn top(id: Option<String>) -> Arc<Self> {
         Arc::new(Self {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_trail_knows_the_directories_above() {
-        let top = Trail::top(Some("1".to_owned()));
+        let top = DirectoryChain::top(Some("1".to_owned()));
         let inner = top.below(Some("2".to_owned()), false);
         assert!(inner.holds("1") && inner.holds("2") && !inner.holds("3"));
         assert!(!inner.blind && !inner.below(None, false).blind);

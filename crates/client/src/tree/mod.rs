@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use proto::listing::{Kind, RemoteEntry};
+use proto::listing::{EntryKind, ListedEntry};
 
-use crate::answers::{Facts, Marked};
-use crate::session::shown;
+use crate::answers::{SourceFacts, SymlinkCheckedEntry};
+use crate::session::display_path;
 use crate::storage::contract::Storage;
-use crate::{Exit, Failure, Links};
+use crate::{CopyFailure, Exit, SymlinkPolicy};
 
 mod links;
 
-use links::Trail;
+use links::DirectoryChain;
 
 /// Deepest nesting that is walked: a server that follows links may list a loop for ever.
 pub(crate) const MAX_DEPTH: usize = 128;
@@ -24,25 +24,25 @@ const MAX_ENTRIES: usize = 5_000_000;
 
 /// A tree's content. Paths are relative to its top, components separated by `/`.
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
+pub(crate) struct DirectoryTree {
     /// Directories below the top, parents first.
     pub(crate) directories: Vec<Vec<u8>>,
     /// Regular files.
-    pub(crate) files: Vec<(Vec<u8>, Facts)>,
+    pub(crate) files: Vec<(Vec<u8>, SourceFacts)>,
     /// Symbolic links to be made, and what they hold: a path within the tree.
     pub(crate) links: Vec<(Vec<u8>, Vec<u8>)>,
     /// Not copied, and why: links that nobody asked for or that lead nowhere, pipes, devices.
     pub(crate) skipped: Vec<(Vec<u8>, String)>,
     /// Refused or unreadable.
-    pub(crate) failed: Vec<(Vec<u8>, Failure)>,
+    pub(crate) failed: Vec<(Vec<u8>, CopyFailure)>,
 }
 
 /// Whether one component may be created below a destination: not empty, not `.` or `..`, without
 /// `/` and NUL.
-pub(crate) fn check_name(name: &[u8]) -> Result<(), Failure> {
+pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
     let refuse = |why: &str| {
         let shown = String::from_utf8_lossy(name);
-        Err(Failure::new(
+        Err(CopyFailure::new(
             Exit::Protocol,
             format!("refused the name {shown:?}: {why}"),
         ))
@@ -57,10 +57,10 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Failure> {
 }
 
 /// Whether a name can be sent on an FTP control channel.
-pub(crate) fn check_sendable(name: &[u8]) -> Result<(), Failure> {
+pub(crate) fn check_sendable(name: &[u8]) -> Result<(), CopyFailure> {
     if name.iter().any(|b| matches!(b, b'\r' | b'\n')) {
         let shown = String::from_utf8_lossy(name);
-        return Err(Failure::new(
+        return Err(CopyFailure::new(
             Exit::Protocol,
             format!("{shown:?}: FTP cannot carry a name with a line break"),
         ));
@@ -79,31 +79,36 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// A directory that is still to be read.
 #[derive(Debug, Clone, Default)]
-struct Branch {
+struct PendingDirectory {
     /// Relative to the top.
     path: Vec<u8>,
     depth: usize,
-    trail: Arc<Trail>,
+    trail: Arc<DirectoryChain>,
 }
 
-impl Branch {
+impl PendingDirectory {
     fn top(id: Option<String>) -> Self {
         Self {
-            trail: Trail::top(id),
+            trail: DirectoryChain::top(id),
             ..Self::default()
         }
     }
 }
 
-type Pending = Vec<Branch>;
+type PendingDirectories = Vec<PendingDirectory>;
 
-impl Tree {
+impl DirectoryTree {
     /// Sorts one listed entry of a directory in that is no link.
-    fn add(&mut self, branch: &Branch, entry: &RemoteEntry, next: &mut Pending) {
+    fn add(
+        &mut self,
+        branch: &PendingDirectory,
+        entry: &ListedEntry,
+        next: &mut PendingDirectories,
+    ) {
         let relative = join(&branch.path, &entry.name);
         match entry.kind {
-            Kind::CurrentDir | Kind::ParentDir => {}
-            Kind::Dir => {
+            EntryKind::CurrentDir | EntryKind::ParentDir => {}
+            EntryKind::Dir => {
                 let id = entry.unique.clone();
                 if id.as_ref().is_some_and(|id| branch.trail.holds(id)) {
                     self.skipped.push((relative, links::LOOP.to_owned()));
@@ -112,36 +117,42 @@ impl Tree {
                     self.descend(relative, branch.depth, trail, next);
                 }
             }
-            Kind::File => self.files.push((relative, Facts::of(entry))),
-            Kind::SymLink => self.skipped.push((relative, links::NOWHERE.to_owned())),
-            Kind::Other => self.skipped.push((relative, "not a regular file".into())),
+            EntryKind::File => self.files.push((relative, SourceFacts::from_entry(entry))),
+            EntryKind::SymLink => self.skipped.push((relative, links::NOWHERE.to_owned())),
+            EntryKind::Other => self.skipped.push((relative, "not a regular file".into())),
         }
     }
 
     /// Whether the tree may be held.
-    fn check_size(&self, top: &[u8], most: usize) -> Result<(), Failure> {
+    fn check_size(&self, top: &[u8], most: usize) -> Result<(), CopyFailure> {
         let kinds = [self.directories.len(), self.files.len(), self.skipped.len()];
         if kinds.iter().sum::<usize>() + self.failed.len() <= most {
             return Ok(());
         }
-        Err(Failure::new(
+        Err(CopyFailure::new(
             Exit::Protocol,
             format!(
                 "{} has more than {most} entries below it: name its directories one by one",
-                shown(top)
+                display_path(top)
             ),
         ))
     }
 
-    fn descend(&mut self, relative: Vec<u8>, depth: usize, trail: Arc<Trail>, next: &mut Pending) {
+    fn descend(
+        &mut self,
+        relative: Vec<u8>,
+        depth: usize,
+        trail: Arc<DirectoryChain>,
+        next: &mut PendingDirectories,
+    ) {
         if depth >= MAX_DEPTH {
             let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
             self.failed
-                .push((relative, Failure::new(Exit::Protocol, why)));
+                .push((relative, CopyFailure::new(Exit::Protocol, why)));
             return;
         }
         self.directories.push(relative.clone());
-        next.push(Branch {
+        next.push(PendingDirectory {
             path: relative,
             depth: depth + 1,
             trail,
@@ -152,9 +163,9 @@ impl Tree {
     fn descend_link(
         &mut self,
         relative: Vec<u8>,
-        branch: &Branch,
+        branch: &PendingDirectory,
         id: Option<String>,
-        next: &mut Pending,
+        next: &mut PendingDirectories,
     ) {
         match &id {
             Some(id) if branch.trail.holds(id) => {
@@ -164,7 +175,7 @@ impl Tree {
                 let why = "symbolic link below a symbolic link, and the server does not tell whether \
                            that is a loop: copy it under its own name";
                 self.failed
-                    .push((relative, Failure::new(Exit::Protocol, why)));
+                    .push((relative, CopyFailure::new(Exit::Protocol, why)));
             }
             _ => {
                 let trail = branch.trail.below(id, true);
@@ -174,7 +185,13 @@ impl Tree {
     }
 
     /// A link of the directory `branch` that holds `target`, with `--links copy`.
-    fn keep_link(&mut self, top: &[u8], branch: &Branch, relative: Vec<u8>, target: Option<&[u8]>) {
+    fn keep_link(
+        &mut self,
+        top: &[u8],
+        branch: &PendingDirectory,
+        relative: Vec<u8>,
+        target: Option<&[u8]>,
+    ) {
         let target = target.filter(|target| !target.is_empty());
         let Some(target) = target else {
             let why = "symbolic link, and the server does not tell where it points";
@@ -195,19 +212,19 @@ impl Tree {
     pub(crate) async fn below(
         storage: &mut dyn Storage,
         top: &[u8],
-        links: Links,
-    ) -> Result<Self, Failure> {
+        links: SymlinkPolicy,
+    ) -> Result<Self, CopyFailure> {
         let mut tree = Self::default();
         let id = match links {
-            Links::Follow => storage.stat(top).await?.unique,
-            Links::Copy | Links::Skip => None,
+            SymlinkPolicy::Follow => storage.stat(top).await?.unique,
+            SymlinkPolicy::Copy | SymlinkPolicy::Skip => None,
         };
-        let walked = Walked {
+        let walked = TreeWalk {
             top,
-            resolved: storage.resolved(top),
+            resolved: storage.resolve_path(top),
             links,
         };
-        let mut pending: Pending = vec![Branch::top(id)];
+        let mut pending: PendingDirectories = vec![PendingDirectory::top(id)];
         while let Some(branch) = pending.pop() {
             let path = match branch.path.is_empty() {
                 true => top.to_vec(),
@@ -223,11 +240,11 @@ impl Tree {
             };
             listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
             listed.dedup_by(|a, b| a.entry.name == b.entry.name);
-            for Marked { entry, .. } in &listed {
+            for SymlinkCheckedEntry { entry, .. } in &listed {
                 if let Err(failure) = check_name(&entry.name) {
                     let relative = join(&branch.path, &entry.name);
                     tree.failed.push((relative, failure));
-                } else if entry.is_link() {
+                } else if entry.is_symlink() {
                     tree.add_link(storage, &walked, &branch, entry, &mut pending)
                         .await?;
                 } else {
@@ -242,29 +259,29 @@ impl Tree {
     async fn add_link(
         &mut self,
         storage: &mut dyn Storage,
-        walked: &Walked<'_>,
-        branch: &Branch,
-        entry: &RemoteEntry,
-        next: &mut Pending,
-    ) -> Result<(), Failure> {
+        walked: &TreeWalk<'_>,
+        branch: &PendingDirectory,
+        entry: &ListedEntry,
+        next: &mut PendingDirectories,
+    ) -> Result<(), CopyFailure> {
         let relative = join(&branch.path, &entry.name);
         match walked.links {
-            Links::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
-            Links::Copy => {
+            SymlinkPolicy::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
+            SymlinkPolicy::Copy => {
                 let target = entry.link_target.as_deref();
                 self.keep_link(&walked.resolved, branch, relative, target);
             }
-            Links::Follow => {
+            SymlinkPolicy::Follow => {
                 let there = match storage.stat(&join(walked.top, &relative)).await {
                     Ok(there) => there,
                     Err(failure) if failure.transient => return Err(failure),
-                    Err(_) => RemoteEntry::new(&entry.name, Kind::SymLink),
+                    Err(_) => ListedEntry::new(&entry.name, EntryKind::SymLink),
                 };
                 match there.kind {
-                    Kind::Dir => self.descend_link(relative, branch, there.unique, next),
+                    EntryKind::Dir => self.descend_link(relative, branch, there.unique, next),
                     _ => self.add(
                         branch,
-                        &RemoteEntry {
+                        &ListedEntry {
                             name: entry.name.clone(),
                             ..there
                         },
@@ -278,11 +295,11 @@ impl Tree {
 }
 
 /// The tree that is walked.
-struct Walked<'a> {
+struct TreeWalk<'a> {
     top: &'a [u8],
     /// Beginning of absolute links into the tree.
     resolved: Vec<u8>,
-    links: Links,
+    links: SymlinkPolicy,
 }
 
 #[cfg(test)]

@@ -8,13 +8,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::location::StorageId;
-use crate::session::Opening;
-use crate::storage::Access;
+use crate::session::SessionOpening;
+use crate::storage::StorageAccess;
 
-fn entry(name: &[u8], kind: Kind) -> RemoteEntry {
-    RemoteEntry {
+fn entry(name: &[u8], kind: EntryKind) -> ListedEntry {
+    ListedEntry {
         size: Some(1),
-        ..RemoteEntry::new(name, kind)
+        ..ListedEntry::new(name, kind)
     }
 }
 
@@ -31,41 +31,45 @@ fn hostile_names_are_refused() {
     ] {
         assert!(check_name(name).is_err(), "{name:?}");
     }
-    let mut tree = Tree::default();
-    let branch = Branch {
+    let mut tree = DirectoryTree::default();
+    let branch = PendingDirectory {
         path: b"d".to_vec(),
-        ..Branch::default()
+        ..PendingDirectory::default()
     };
     assert!(check_name(b"..x \xff").is_ok());
-    tree.add(&branch, &entry(b"..x \xff", Kind::File), &mut Vec::new());
+    tree.add(
+        &branch,
+        &entry(b"..x \xff", EntryKind::File),
+        &mut Vec::new(),
+    );
     assert_eq!(tree.files[0].0, b"d/..x \xff");
 }
 
 #[test]
 fn special_files_are_skipped_and_depth_is_bounded() {
-    let mut tree = Tree::default();
+    let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
-    let top = Branch::default();
-    tree.add(&top, &entry(b"pipe", Kind::Other), &mut next);
-    tree.add(&top, &entry(b"link", Kind::SymLink), &mut next);
+    let top = PendingDirectory::default();
+    tree.add(&top, &entry(b"pipe", EntryKind::Other), &mut next);
+    tree.add(&top, &entry(b"link", EntryKind::SymLink), &mut next);
     assert_eq!(tree.skipped.len(), 2);
-    let deep = Branch {
+    let deep = PendingDirectory {
         depth: MAX_DEPTH,
-        ..Branch::default()
+        ..PendingDirectory::default()
     };
-    tree.add(&deep, &entry(b"d", Kind::Dir), &mut next);
+    tree.add(&deep, &entry(b"d", EntryKind::Dir), &mut next);
     assert!(next.is_empty());
     assert_eq!(tree.failed.len(), 1);
 }
 
 #[test]
 fn a_directory_that_is_its_own_ancestor_is_a_loop() {
-    let mut tree = Tree::default();
+    let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
-    let top = Branch::top(Some("u1".to_owned()));
-    let hidden = RemoteEntry {
+    let top = PendingDirectory::top(Some("u1".to_owned()));
+    let hidden = ListedEntry {
         unique: Some("u1".to_owned()),
-        ..entry(b"d", Kind::Dir)
+        ..entry(b"d", EntryKind::Dir)
     };
     tree.add(&top, &hidden, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 1);
@@ -93,18 +97,22 @@ fn linked_tree() -> tempfile::TempDir {
     dir
 }
 
-async fn walked(top: &Path, links: Links) -> Tree {
-    let access = Access {
+async fn walked(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
+    let access = StorageAccess {
         timeout: std::time::Duration::from_secs(5),
         foreign_data: false,
         sync_policy: data::store::durability::SyncPolicy::default(),
     };
-    let here = access.open(&StorageId::Here, Opening::default()).await;
+    let here = access
+        .open(&StorageId::LocalFiles, SessionOpening::default())
+        .await;
     let top = top.as_os_str().as_bytes();
-    Tree::below(&mut *here.unwrap(), top, links).await.unwrap()
+    DirectoryTree::below(&mut *here.unwrap(), top, links)
+        .await
+        .unwrap()
 }
 
-fn names(found: &[(Vec<u8>, Facts)]) -> Vec<String> {
+fn names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
     let mut names: Vec<_> = found
         .iter()
         .map(|f| String::from_utf8_lossy(&f.0).into_owned())
@@ -116,7 +124,7 @@ fn names(found: &[(Vec<u8>, Facts)]) -> Vec<String> {
 #[tokio::test]
 async fn links_are_left_out_unless_asked_for() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), Links::Skip).await;
+    let tree = walked(dir.path(), SymlinkPolicy::Skip).await;
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
     assert_eq!(names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
     assert_eq!((tree.skipped.len(), tree.links.len()), (5, 0));
@@ -126,7 +134,7 @@ async fn links_are_left_out_unless_asked_for() {
 #[tokio::test]
 async fn followed_links_give_what_they_point_to_and_loops_end() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), Links::Follow).await;
+    let tree = walked(dir.path(), SymlinkPolicy::Follow).await;
     let found = names(&tree.files);
     assert!(found.contains(&"file link".to_owned()), "{found:?}");
     // `loop` and `a/up` lead to the top, which they are in.
@@ -139,7 +147,7 @@ async fn followed_links_give_what_they_point_to_and_loops_end() {
 #[tokio::test]
 async fn copied_links_stay_within_the_tree() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), Links::Copy).await;
+    let tree = walked(dir.path(), SymlinkPolicy::Copy).await;
     let mut links = tree.links.clone();
     links.sort();
     let link = |name: &str, target: &str| (name.into(), target.into());

@@ -1,14 +1,14 @@
 //! The line of `--why`.
 
-use tune::judge::Judgement;
+use tune::diagnosis::LimiterShare;
 use tune::limiter::Limiter;
 use units::show;
 
-use super::{Account, Between, Finding};
+use super::{BatchEvidence, LimiterFinding, ThirdPartyStats};
 
-impl Account {
+impl BatchEvidence {
     /// How fast, over what, limited by what, and what would change that.
-    pub(crate) fn line(&self, goodput_bps: f64, finding: Finding) -> String {
+    pub(crate) fn line(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = match (self.evidence.role, self.between) {
             (None, Some(between)) => self.seen_between(&between, goodput_bps, finding),
             _ => self.seen_here(goodput_bps, finding),
@@ -26,25 +26,25 @@ impl Account {
     }
 
     /// Remedy against what limited the batch, by the word of this machine that sent.
-    fn remedy(&self, finding: Finding) -> Option<&str> {
+    fn remedy(&self, finding: LimiterFinding) -> Option<&str> {
         match finding {
-            Finding::Told(limiter) => self.senders.remedy(limiter),
-            Finding::Seen(judgement) => self.senders.remedy(judgement.limiter),
-            Finding::Elsewhere => None,
+            LimiterFinding::Told(limiter) => self.senders.remedy(limiter),
+            LimiterFinding::Seen(judgement) => self.senders.remedy(judgement.limiter),
+            LimiterFinding::Elsewhere => None,
         }
     }
 
-    fn seen_here(&self, goodput_bps: f64, finding: Finding) -> String {
+    fn seen_here(&self, goodput_bps: f64, finding: LimiterFinding) -> String {
         let mut line = show::rate(goodput_bps);
-        let most = self.evidence.streams_most;
+        let most = self.evidence.peak_streams;
         if most > 0 {
             line.push_str(&format!(" over {}", streams(most)));
         }
         line.push_str(&self.senders.at_the_end(most));
         let (name, why) = match finding {
-            Finding::Seen(judgement) => (finding.name(), explain(judgement)),
-            Finding::Told(limiter) => (finding.name(), name_plainly(limiter).to_owned()),
-            Finding::Elsewhere => (finding.name(), "nobody told why".to_owned()),
+            LimiterFinding::Seen(judgement) => (finding.name(), explain(judgement)),
+            LimiterFinding::Told(limiter) => (finding.name(), name_plainly(limiter).to_owned()),
+            LimiterFinding::Elsewhere => (finding.name(), "nobody told why".to_owned()),
         };
         line.push_str(&format!("; limited by: {name} ({why})"));
         if !self.evidence.min_rtt.is_zero() {
@@ -64,10 +64,15 @@ impl Account {
         line
     }
 
-    fn seen_between(&self, between: &Between, goodput_bps: f64, finding: Finding) -> String {
+    fn seen_between(
+        &self,
+        between: &ThirdPartyStats,
+        goodput_bps: f64,
+        finding: LimiterFinding,
+    ) -> String {
         let name = finding.name();
         let (name, why) = match finding {
-            Finding::Told(limiter) => (
+            LimiterFinding::Told(limiter) => (
                 name.to_owned(),
                 format!(
                     "by the word of the server that sent: {}",
@@ -89,7 +94,7 @@ impl Account {
     }
 }
 
-impl Between {
+impl ThirdPartyStats {
     fn seen(&self) -> String {
         let moving = show::rate(self.bytes as f64 * 8.0 / self.elapsed.as_secs_f64().max(1e-9));
         if self.markers {
@@ -111,7 +116,7 @@ pub(super) fn streams(n: u64) -> String {
 }
 
 /// Observation of this end.
-fn explain(judgement: Judgement) -> String {
+fn explain(judgement: LimiterShare) -> String {
     let percent = (judgement.share * 100.0).round();
     let what = match judgement.limiter {
         Limiter::StoreRead => "of the time went into reading the file",

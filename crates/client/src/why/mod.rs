@@ -6,32 +6,32 @@
 use std::time::Duration;
 
 use tune::Evidence;
-use tune::judge::{Judgement, judge};
+use tune::diagnosis::{LimiterShare, dominant_limiter};
 use tune::limiter::{Limiter, Role};
 
-use crate::transfer::Remark;
+use crate::transfer::HostRemark;
 
 mod line;
 mod senders;
 
-use senders::Senders;
+use senders::SenderVerdicts;
 
 /// Measurements of the transfers of a batch, summed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Account {
+pub(crate) struct BatchEvidence {
     /// Evidence of the paths from this end, added up; of no role when all transfers were a third party's.
     pub(crate) evidence: Evidence,
     /// Account of third-party transfers.
-    between: Option<Between>,
+    between: Option<ThirdPartyStats>,
     /// Account of those that sent.
-    senders: Senders,
+    senders: SenderVerdicts,
     /// Remarks of hosts on their limits, the last word of each.
-    remarks: Vec<Remark>,
+    remarks: Vec<HostRemark>,
 }
 
 /// Transfers whose bytes did not pass this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Between {
+pub(crate) struct ThirdPartyStats {
     /// Moved, by the servers' word.
     pub(crate) bytes: u64,
     /// From the transfer command to the last reply, summed.
@@ -44,16 +44,16 @@ pub(crate) struct Between {
 
 /// Limiter of a batch, and by whose word.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Finding {
+pub(crate) enum LimiterFinding {
     /// This end's figures.
-    Seen(Judgement),
+    Seen(LimiterShare),
     /// Those that sent.
     Told(Limiter),
     /// Nobody said anything, and the bytes did not pass here.
     Elsewhere,
 }
 
-impl Finding {
+impl LimiterFinding {
     /// The short answer: a limiter's name, or where it must be.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -64,9 +64,9 @@ impl Finding {
     }
 }
 
-impl Account {
+impl BatchEvidence {
     /// Adds one transfer between two servers.
-    pub(crate) fn add_between(&mut self, one: &Between) {
+    pub(crate) fn add_between(&mut self, one: &ThirdPartyStats) {
         let all = self.between.get_or_insert_default();
         all.bytes += one.bytes;
         all.elapsed += one.elapsed;
@@ -76,7 +76,7 @@ impl Account {
 
     /// Takes what hosts said of a transfer that took `elapsed`: the last word of each about its limits,
     /// and every verdict.
-    pub(crate) fn note(&mut self, remarks: Vec<Remark>, elapsed: Duration) {
+    pub(crate) fn note(&mut self, remarks: Vec<HostRemark>, elapsed: Duration) {
         for remark in remarks {
             if let Some(verdict) = &remark.verdict {
                 self.senders.add(verdict, elapsed);
@@ -91,33 +91,33 @@ impl Account {
     /// Adds one transfer of this end.
     pub(crate) fn add(&mut self, one: &Evidence) {
         self.evidence.add_transfer(one);
-        if let (Some(Role::Sender), Some(name)) = (one.role, &one.congestion) {
+        if let (Some(Role::Sender), Some(name)) = (one.role, &one.congestion_control) {
             self.senders.ran(name.clone());
         }
     }
 
     /// Limiter of the transfers. `rate` is the limit of one transfer, bytes per second.
-    pub(crate) fn finding(&self, rate: Option<u64>) -> Finding {
+    pub(crate) fn finding(&self, rate: Option<u64>) -> LimiterFinding {
         let told = self.senders.limiter();
         let Some(role) = self.evidence.role else {
             return match (told, self.between) {
-                (Some(limiter), _) => Finding::Told(limiter),
-                (None, Some(_)) => Finding::Elsewhere,
-                (None, None) => Finding::Seen(UNKNOWN),
+                (Some(limiter), _) => LimiterFinding::Told(limiter),
+                (None, Some(_)) => LimiterFinding::Elsewhere,
+                (None, None) => LimiterFinding::Seen(UNKNOWN),
             };
         };
-        let seen = judge(&Evidence {
+        let seen = dominant_limiter(&Evidence {
             rate_limit: rate,
             ..self.evidence.clone()
         });
         match told {
-            Some(told) if !knows_better(role, seen.limiter, told) => Finding::Told(told),
-            _ => Finding::Seen(seen),
+            Some(told) if !knows_better(role, seen.limiter, told) => LimiterFinding::Told(told),
+            _ => LimiterFinding::Seen(seen),
         }
     }
 }
 
-const UNKNOWN: Judgement = Judgement {
+const UNKNOWN: LimiterShare = LimiterShare {
     limiter: Limiter::Unknown,
     share: 0.0,
 };

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use tune::limiter::Limiter;
-use tune::streams::auto::Verdict;
+use tune::streams::auto::LimiterVerdict;
 
 use super::line::streams;
 
 /// The verdicts on the transfers of a batch.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Senders {
-    limits: Vec<Limit>,
+pub(super) struct SenderVerdicts {
+    limits: Vec<LimiterTime>,
     /// Most streams at the end of a transfer.
     streams: u32,
     /// Congestion control at the end of the last transfer that tells it.
@@ -19,7 +19,7 @@ pub(super) struct Senders {
 
 /// Account of one limiter.
 #[derive(Debug, Clone)]
-struct Limit {
+struct LimiterTime {
     limiter: Limiter,
     /// Time of the transfers that it limited.
     time: Duration,
@@ -27,12 +27,12 @@ struct Limit {
     remedy: Option<String>,
 }
 
-impl Senders {
+impl SenderVerdicts {
     /// Adds the verdict on a transfer that took `elapsed`.
-    pub(super) fn add(&mut self, verdict: &Verdict, elapsed: Duration) {
+    pub(super) fn add(&mut self, verdict: &LimiterVerdict, elapsed: Duration) {
         self.streams = self.streams.max(verdict.streams);
-        if !verdict.congestion.is_empty() {
-            self.ran(verdict.congestion.clone());
+        if !verdict.congestion_control.is_empty() {
+            self.ran(verdict.congestion_control.clone());
         }
         let known = self
             .limits
@@ -40,7 +40,7 @@ impl Senders {
             .position(|l| l.limiter == verdict.limiter);
         let mut limit = match known {
             Some(at) => self.limits.swap_remove(at),
-            None => Limit {
+            None => LimiterTime {
                 limiter: verdict.limiter,
                 time: Duration::ZERO,
                 remedy: None,
@@ -89,18 +89,23 @@ impl Senders {
 mod tests {
     use super::*;
 
-    fn verdict(limiter: Limiter, streams: u32, congestion: &str, remedy: Option<&str>) -> Verdict {
-        Verdict {
+    fn verdict(
+        limiter: Limiter,
+        streams: u32,
+        congestion: &str,
+        remedy: Option<&str>,
+    ) -> LimiterVerdict {
+        LimiterVerdict {
             limiter,
             streams,
-            congestion: congestion.to_owned(),
+            congestion_control: congestion.to_owned(),
             remedy: remedy.map(str::to_owned),
         }
     }
 
     #[test]
     fn the_limiter_of_most_of_the_time_counts() {
-        let mut senders = Senders::default();
+        let mut senders = SenderVerdicts::default();
         assert_eq!(senders.limiter(), None);
         let s = Duration::from_secs;
         senders.add(&verdict(Limiter::Unknown, 1, "", None), s(90));
@@ -117,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_the_same_at_the_end_is_not_said_again() {
-        let mut senders = Senders::default();
+        let mut senders = SenderVerdicts::default();
         assert_eq!(senders.at_the_end(4), "");
         senders.add(&verdict(Limiter::Loss, 4, "", None), Duration::ZERO);
         assert_eq!(senders.at_the_end(4), "");

@@ -6,20 +6,20 @@ fn seconds(n: u64) -> Duration {
 
 #[test]
 fn names_the_limiter_in_plain_words() {
-    let mut account = Account::default();
+    let mut account = BatchEvidence::default();
     account.add(&Evidence {
         bytes: 1_250_000_000,
         elapsed: seconds(10),
         streams: 4,
-        streams_most: 4,
+        peak_streams: 4,
         min_rtt: Duration::from_micros(50_100),
         buffer_bytes: 4 << 20,
-        busy: seconds(10),
+        busy_time: seconds(10),
         rwnd_limited: Duration::from_millis(6200),
-        wire: seconds(38),
+        wire_time: seconds(38),
         retransmits: 3,
-        congestion: Some("cubic".to_owned()),
-        ..Evidence::of(Role::Sender)
+        congestion_control: Some("cubic".to_owned()),
+        ..Evidence::for_role(Role::Sender)
     });
     let finding = account.finding(None);
     assert_eq!(
@@ -32,8 +32,8 @@ fn names_the_limiter_in_plain_words() {
 
 #[test]
 fn third_party_says_that_the_bytes_did_not_pass_here() {
-    let mut account = Account::default();
-    let one = Between {
+    let mut account = BatchEvidence::default();
+    let one = ThirdPartyStats {
         bytes: 125_000_000,
         elapsed: Duration::from_secs(1),
         streams: 4,
@@ -49,8 +49,8 @@ fn third_party_says_that_the_bytes_did_not_pass_here() {
          or the servers themselves (the bytes did not pass this machine; the servers' markers \
          and replies tell of 1.00 Gbit/s while they moved)"
     );
-    let mut silent = Account::default();
-    silent.add_between(&Between {
+    let mut silent = BatchEvidence::default();
+    silent.add_between(&ThirdPartyStats {
         streams: 1,
         markers: false,
         ..one
@@ -62,8 +62,8 @@ fn third_party_says_that_the_bytes_did_not_pass_here() {
 
 #[test]
 fn each_hosts_last_word_is_in_the_line() {
-    let mut account = Account::default();
-    let remark = |host: Option<&str>, text: &str| Remark {
+    let mut account = BatchEvidence::default();
+    let remark = |host: Option<&str>, text: &str| HostRemark {
         host: host.map(str::to_owned),
         verdict: None,
         text: Some(text.to_owned()),
@@ -80,13 +80,13 @@ fn each_hosts_last_word_is_in_the_line() {
 }
 
 /// A sender's word on a transfer of ten seconds.
-fn told(account: &mut Account, host: Option<&str>, limiter: Limiter, remedy: Option<&str>) {
-    let remark = Remark {
+fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remedy: Option<&str>) {
+    let remark = HostRemark {
         host: host.map(str::to_owned),
-        verdict: Some(tune::streams::auto::Verdict {
+        verdict: Some(tune::streams::auto::LimiterVerdict {
             limiter,
             streams: 4,
-            congestion: "bbr".to_owned(),
+            congestion_control: "bbr".to_owned(),
             remedy: remedy.map(str::to_owned),
         }),
         text: None,
@@ -95,16 +95,16 @@ fn told(account: &mut Account, host: Option<&str>, limiter: Limiter, remedy: Opt
 }
 
 /// A get of ten seconds whose threads spent so much of them in the store and in the socket.
-fn received(store: u64, wire: u64) -> Account {
-    let mut account = Account::default();
+fn received(store: u64, wire: u64) -> BatchEvidence {
+    let mut account = BatchEvidence::default();
     account.add(&Evidence {
         bytes: 952_500_000,
         elapsed: seconds(10),
         streams: 4,
-        streams_most: 4,
-        store: seconds(4 * store),
-        wire: seconds(4 * wire),
-        ..Evidence::of(Role::Receiver)
+        peak_streams: 4,
+        store_time: seconds(4 * store),
+        wire_time: seconds(4 * wire),
+        ..Evidence::for_role(Role::Receiver)
     });
     account
 }
@@ -143,15 +143,15 @@ fn a_sender_that_does_not_know_leaves_it_to_this_ends_figures() {
 
 #[test]
 fn a_put_names_its_own_remedy() {
-    let mut account = Account::default();
+    let mut account = BatchEvidence::default();
     account.add(&Evidence {
         bytes: 1_250_000_000,
         elapsed: seconds(10),
         streams: 16,
-        streams_most: 16,
-        busy: seconds(10),
+        peak_streams: 16,
+        busy_time: seconds(10),
         rwnd_limited: seconds(9),
-        ..Evidence::of(Role::Sender)
+        ..Evidence::for_role(Role::Sender)
     });
     let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
     told(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
@@ -165,8 +165,8 @@ fn a_put_names_its_own_remedy() {
 
 #[test]
 fn between_servers_the_sending_one_tells() {
-    let mut account = Account::default();
-    account.add_between(&Between {
+    let mut account = BatchEvidence::default();
+    account.add_between(&ThirdPartyStats {
         bytes: 125_000_000,
         elapsed: Duration::from_secs(1),
         streams: 4,
@@ -187,7 +187,7 @@ fn between_servers_the_sending_one_tells() {
 
 #[test]
 fn nothing_moved_is_said_to_be_unknown() {
-    let account = Account::default();
+    let account = BatchEvidence::default();
     let finding = account.finding(None);
     assert_eq!(finding.name(), "unknown");
     let line = account.line(0.0, finding);
@@ -196,12 +196,12 @@ fn nothing_moved_is_said_to_be_unknown() {
 
 #[test]
 fn rate_limit_is_told() {
-    let mut account = Account::default();
+    let mut account = BatchEvidence::default();
     account.add(&Evidence {
         bytes: 1_000,
         elapsed: seconds(1),
         streams: 1,
-        ..Evidence::of(Role::Receiver)
+        ..Evidence::for_role(Role::Receiver)
     });
     assert_eq!(account.finding(Some(1_000)).name(), "rate limit");
 }

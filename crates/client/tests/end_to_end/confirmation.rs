@@ -4,20 +4,20 @@ use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use client::{CopyOptions, Exit, Summary, Verify};
+use client::{CopyOptions, CopySummary, Exit, VerifyMode};
 
-use crate::liar::Liar;
-use crate::support::{Server, copy, names, noise, options};
+use crate::faulty_server::FaultyServer;
+use crate::support::{EndToEndServer, copy, names, noise, options};
 
 const SIZE: usize = 3 << 20;
 
 /// A server of `/f` that refuses so many transfers when all of their bytes have moved.
-fn refusing(refusals: usize) -> Liar {
-    Liar {
+fn refusing(refusals: usize) -> FaultyServer {
+    FaultyServer {
         size: SIZE,
         sent: noise(SIZE),
         refusals: Arc::new(AtomicUsize::new(refusals)),
-        ..Liar::default()
+        ..FaultyServer::default()
     }
 }
 
@@ -28,12 +28,12 @@ fn patient(retries: u32) -> CopyOptions {
     }
 }
 
-async fn get(liar: &Liar, to: &Path, options: &CopyOptions) -> Summary {
+async fn get(liar: &FaultyServer, to: &Path, options: &CopyOptions) -> CopySummary {
     let url = format!("ftp://{}/f", liar.start());
     copy(&[&url], to.to_str().unwrap(), options).await.0
 }
 
-async fn put(liar: &Liar, from: &Path, options: &CopyOptions) -> Summary {
+async fn put(liar: &FaultyServer, from: &Path, options: &CopyOptions) -> CopySummary {
     let url = format!("ftp://{}/g", liar.start());
     copy(&[from.to_str().unwrap()], &url, options).await.0
 }
@@ -51,7 +51,7 @@ async fn a_get_that_is_always_refused_at_its_end_fails() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_get_that_is_refused_at_its_end_is_sent_again() {
-    for verify in [Verify::Auto, Verify::None] {
+    for verify in [VerifyMode::Auto, VerifyMode::None] {
         let liar = refusing(1);
         let here = tempfile::tempdir().unwrap();
         let to = here.path().join("f");
@@ -71,9 +71,10 @@ async fn a_get_that_is_refused_at_its_end_is_sent_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checksum_outvotes_the_refusal_of_a_get() {
     let bytes = noise(SIZE);
-    let mut digest = data::digest::Digest::new(proto::checksum::Algorithm::Crc32c);
+    let mut digest =
+        data::checksum::ChecksumHasher::new(proto::checksum::ChecksumAlgorithm::Crc32c);
     digest.update(&bytes);
-    let liar = Liar {
+    let liar = FaultyServer {
         sum: Some(String::leak(digest.finish())),
         ..refusing(1)
     };
@@ -88,13 +89,13 @@ async fn a_checksum_outvotes_the_refusal_of_a_get() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_checksum_verify_none_trusts_no_refused_bytes() {
-    let liar = Liar {
+    let liar = FaultyServer {
         sum: Some("00000000"),
         ..refusing(1)
     };
     let here = tempfile::tempdir().unwrap();
     let options = CopyOptions {
-        verify: Verify::None,
+        verify: VerifyMode::None,
         ..patient(1)
     };
     let summary = get(&liar, &here.path().join("f"), &options).await;
@@ -123,7 +124,7 @@ async fn a_resume_after_a_refused_get_starts_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_get_of_all_bytes_without_a_226_is_sent_again() {
-    let liar = Liar {
+    let liar = FaultyServer {
         cut_at: Some(SIZE),
         ..refusing(0)
     };
@@ -147,7 +148,7 @@ async fn puts_that_were_refused_at_their_end_are_sent_again_or_fail() {
         (2, None, Exit::Unreachable),
         (0, Some(SIZE), Exit::Done),
     ] {
-        let liar = Liar {
+        let liar = FaultyServer {
             cut_at,
             ..refusing(refusals)
         };
@@ -186,7 +187,7 @@ async fn a_resume_after_a_refused_put_starts_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_refuses_at_its_end_is_asked_again_between_servers() {
     let liar = refusing(1);
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let url = format!("ftp://{}/f", liar.start());
     let (summary, _) = copy(&[&url], &server.user_url("g"), &patient(1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -199,7 +200,7 @@ async fn a_promised_checksum_that_cannot_be_had_fails_what_was_refused() {
     let here = tempfile::tempdir().unwrap();
     let (from, to) = (here.path().join("from"), here.path().join("to"));
     std::fs::write(&from, noise(SIZE)).unwrap();
-    let refusing = || Liar {
+    let refusing = || FaultyServer {
         no_sum: true,
         ..refusing(1)
     };
@@ -217,17 +218,21 @@ async fn a_promised_checksum_that_cannot_be_had_fails_what_was_refused() {
 
 /// A put to a server whose connections break when so many bytes have come over them, one after the
 /// other, before any 226. Where it can sum, nobody asks it for the sum of the whole.
-async fn put_cut(cuts: &[usize], sums: bool) -> (Summary, Liar) {
+async fn put_cut(cuts: &[usize], sums: bool) -> (CopySummary, FaultyServer) {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     std::fs::write(&from, noise(SIZE)).unwrap();
-    let liar = Liar {
+    let liar = FaultyServer {
         cuts: Arc::new(Mutex::new(cuts.iter().copied().collect())),
         sums,
         ..refusing(0)
     };
     let options = CopyOptions {
-        verify: if sums { Verify::None } else { Verify::Auto },
+        verify: if sums {
+            VerifyMode::None
+        } else {
+            VerifyMode::Auto
+        },
         ..patient(3)
     };
     (put(&liar, &from, &options).await, liar)

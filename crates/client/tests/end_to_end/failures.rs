@@ -4,19 +4,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::{CopyOptions, Event, Exit, Parallelism};
+use client::{CopyEvent, CopyOptions, Exit, Parallelism};
 
-use crate::liar::Liar;
-use crate::support::{Recorder, Server, copy, limited, names, noise, options, streams, until};
+use crate::faulty_server::FaultyServer;
+use crate::support::{
+    EndToEndServer, EventRecorder, copy, limited, names, noise, options, streams, until,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_get_goes_on_where_it_was() {
     let bytes = noise(5 << 20);
-    let liar = Liar {
+    let liar = FaultyServer {
         size: bytes.len(),
         sent: bytes.clone(),
         cut_at: Some(3 << 20),
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("f");
@@ -24,7 +26,7 @@ async fn a_cut_get_goes_on_where_it_was() {
     let (summary, seen) = copy(&[&url], to.to_str().unwrap(), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(
-        seen.count(|e| matches!(e, Event::Retrying { attempt: 2, .. })),
+        seen.count(|e| matches!(e, CopyEvent::Retrying { attempt: 2, .. })),
         1
     );
     assert_eq!(liar.commands("REST"), [format!("REST {}", 3 << 20)]);
@@ -41,9 +43,9 @@ async fn a_cut_put_goes_on_where_it_was() {
     std::fs::write(&from, &bytes).unwrap();
     // Without MODE E at the server, several streams are one.
     for options in [options(), streams(4)] {
-        let liar = Liar {
+        let liar = FaultyServer {
             cut_at: Some(3 << 20),
-            ..Liar::default()
+            ..FaultyServer::default()
         };
         let url = format!("ftp://{}/g", liar.start());
         let (summary, _) = copy(&[from.to_str().unwrap()], &url, &options).await;
@@ -58,9 +60,9 @@ async fn a_cut_put_goes_on_where_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_rename_stores_directly_with_one_warning() {
-    let liar = Liar {
+    let liar = FaultyServer {
         no_rename: true,
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let here = tempfile::tempdir().unwrap();
     let (a, b) = (here.path().join("a"), here.path().join("b"));
@@ -83,7 +85,7 @@ async fn a_server_without_rename_stores_directly_with_one_warning() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_is_a_local_error() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     server.store("f", &noise(1 << 20));
     for options in [options(), streams(4)] {
         let (summary, _) = copy(&[&server.url("f")], "/dev/full", &options).await;
@@ -96,7 +98,7 @@ async fn a_full_disk_is_a_local_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     server.store("f", &noise(6 << 20));
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t");
@@ -128,7 +130,7 @@ async fn a_source_that_changes_meanwhile_is_not_put_in_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pipes_both_ways() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(1_500_000);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
@@ -152,7 +154,7 @@ async fn pipes_both_ways() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_and_reasons() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     server.store("f", &noise(6 << 20));
     let here = tempfile::tempdir().unwrap();
     let trace = here.path().join("trace");
@@ -164,7 +166,7 @@ async fn traces_and_reasons() {
     let (summary, seen) = copy(&[&server.url("f")], "/dev/null", &traced).await;
     assert_eq!(summary.limited_by, "rate limit", "{}", summary.why);
     assert_eq!(summary.streams_max, 2);
-    assert!(seen.count(|e| matches!(e, Event::Progress { .. })) >= 2);
+    assert!(seen.count(|e| matches!(e, CopyEvent::Progress { .. })) >= 2);
     let text = std::fs::read_to_string(trace).unwrap();
     let lines: Vec<serde_json::Value> = text
         .lines()
@@ -176,9 +178,9 @@ async fn traces_and_reasons() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_put_moved_nothing() {
-    let liar = Liar {
+    let liar = FaultyServer {
         no_store: Some("550 Permission denied"),
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
@@ -187,7 +189,7 @@ async fn a_refused_put_moved_nothing() {
     let (summary, seen) = copy(&[from.to_str().unwrap()], &url, &options()).await;
     assert_eq!(summary.exit, Exit::Refused, "{:?}", summary.first_failure);
     assert_eq!(summary.bytes, 0);
-    let moved = seen.count(|e| matches!(e, Event::Progress { safe, .. } if *safe > 0));
+    let moved = seen.count(|e| matches!(e, CopyEvent::Progress { safe, .. } if *safe > 0));
     assert_eq!(moved, 0);
 }
 
@@ -200,17 +202,17 @@ async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
         "452 Requested action not taken: insufficient storage space",
         "552 Requested file action aborted: exceeded storage allocation",
     ] {
-        let before = Liar {
+        let before = FaultyServer {
             busy: Arc::new(Mutex::new(vec![refusal])),
-            ..Liar::default()
+            ..FaultyServer::default()
         };
-        let during = Liar {
+        let during = FaultyServer {
             full_at: Some((1 << 20, refusal)),
-            ..Liar::default()
+            ..FaultyServer::default()
         };
-        let after = Liar {
+        let after = FaultyServer {
             no_store: Some(refusal),
-            ..Liar::default()
+            ..FaultyServer::default()
         };
         for liar in [before, during, after] {
             let url = format!("ftp://{}/g", liar.start());
@@ -230,12 +232,12 @@ async fn a_full_server_ends_a_put_as_a_full_disk_does_and_is_not_asked_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_server_takes_nothing_from_what_a_get_has_here() {
     let bytes = noise(3 << 20);
-    let liar = Liar {
+    let liar = FaultyServer {
         size: bytes.len(),
         sent: bytes.clone(),
         cut_at: Some(1 << 20),
         no_more: Some("552 Requested file action aborted: exceeded storage allocation"),
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("f");
@@ -253,7 +255,7 @@ async fn a_full_server_takes_nothing_from_what_a_get_has_here() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_called_safe_is_what_the_server_confirmed() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     std::fs::write(&from, noise(40 << 20)).unwrap();
@@ -265,17 +267,16 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
         let to = server.url(&format!("g{n}"));
         let (summary, seen) = copy(&[from.to_str().unwrap()], &to, &slow).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
-        let ahead = |e: &Event| matches!(e, Event::Progress { bytes, safe, .. } if safe > bytes);
+        let ahead =
+            |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, safe, .. } if safe > bytes);
         assert_eq!(seen.count(ahead), 0);
         let total = 40 << 20;
-        let some =
-            |e: &Event| matches!(e, Event::Progress { safe, .. } if (1..total).contains(safe));
+        let some = |e: &CopyEvent| matches!(e, CopyEvent::Progress { safe, .. } if (1..total).contains(safe));
         assert!(seen.count(some) > 0, "-p {n}");
         // Markers come once a second: what has just left is not safe yet.
-        let behind =
-            |e: &Event| matches!(e, Event::Progress { bytes, safe: 0, .. } if *bytes > 1 << 20);
+        let behind = |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, safe: 0, .. } if *bytes > 1 << 20);
         assert_eq!(seen.count(behind) > 0, n == 4, "-p {n}");
-        let whole = |e: &Event| matches!(e, Event::Progress { safe, .. } if *safe == total);
+        let whole = |e: &CopyEvent| matches!(e, CopyEvent::Progress { safe, .. } if *safe == total);
         assert!(seen.count(whole) > 0, "-p {n}");
     }
 }
@@ -284,21 +285,22 @@ async fn what_is_called_safe_is_what_the_server_confirmed() {
 async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
     let bytes = noise(4 << 20);
     let go_on = Arc::new(AtomicBool::new(false));
-    let liar = Liar {
+    let liar = FaultyServer {
         size: bytes.len(),
         sent: bytes,
         stalls: Some(Arc::clone(&go_on)),
-        ..Liar::default()
+        ..FaultyServer::default()
     };
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let url = format!("ftp://{}/f", liar.start());
     let mut impatient = CopyOptions {
         retries: 0,
         ..streams(1)
     };
     impatient.transfer.stall = Duration::from_secs(5);
-    let seen = Arc::new(Recorder::default());
-    let quarter = |e: &Event| matches!(e, Event::Progress { bytes, .. } if *bytes == 1 << 20);
+    let seen = Arc::new(EventRecorder::default());
+    let quarter =
+        |e: &CopyEvent| matches!(e, CopyEvent::Progress { bytes, .. } if *bytes == 1 << 20);
     let (from, to) = ([url], server.user_url("g"));
     let copying = client::copy(&from, &to, &impatient, seen.clone());
     let going_on = async {
@@ -318,7 +320,7 @@ async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
 }
 
 /// A put of `new` to a server that has `old` under the name.
-async fn put_over(liar: &Liar) -> client::Summary {
+async fn put_over(liar: &FaultyServer) -> client::CopySummary {
     let old = ("/g".to_owned(), b"old".to_vec());
     liar.files.lock().unwrap().insert(old.0, old.1);
     let here = tempfile::tempdir().unwrap();
@@ -330,9 +332,9 @@ async fn put_over(liar: &Liar) -> client::Summary {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_rename_does_not_replace_the_old_file_goes_when_the_new_one_has_the_name() {
-    let liar = Liar {
+    let liar = FaultyServer {
         no_replace: true,
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let summary = put_over(&liar).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -351,10 +353,10 @@ async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
         ("550 Rename failed.", true),
         ("550 Rename failed.", false),
     ] {
-        let liar = Liar {
+        let liar = FaultyServer {
             no_replace,
             no_target: Some(no_target),
-            ..Liar::default()
+            ..FaultyServer::default()
         };
         let summary = put_over(&liar).await;
         assert_ne!(summary.exit, Exit::Done);
@@ -372,9 +374,9 @@ async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
-    let liar = Liar {
+    let liar = FaultyServer {
         no_target: Some("553 File exists"),
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let moved = ("/g.longhaul-partial.old".to_owned(), b"older".to_vec());
     liar.files.lock().unwrap().extend([moved]);
@@ -396,9 +398,9 @@ async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_partial_file_stays_until_the_file_is_stored_under_its_own_name() {
-    let liar = Liar {
+    let liar = FaultyServer {
         no_rename: true,
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let summary = put_over(&liar).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -412,9 +414,9 @@ async fn a_whole_partial_file_stays_until_the_file_is_stored_under_its_own_name(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_came_from_a_pipe_is_kept_where_the_server_does_not_rename() {
-    let liar = Liar {
+    let liar = FaultyServer {
         no_rename: true,
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let here = tempfile::tempdir().unwrap();
     let pipe = here.path().join("pipe");

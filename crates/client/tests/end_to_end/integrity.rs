@@ -1,28 +1,31 @@
 //! A server that lies: what arrives is not what it says it sent.
 
-use client::{CopyOptions, Event, Exit, Verify};
-use proto::checksum::Algorithm;
+use client::{CopyEvent, CopyOptions, Exit, VerifyMode};
+use proto::checksum::ChecksumAlgorithm;
 
-use crate::liar::Liar;
+use crate::faulty_server::FaultyServer;
 use crate::support::{copy, names, options};
 
-async fn get(liar: &Liar, options: &CopyOptions) -> (client::Summary, Vec<String>, Vec<String>) {
+async fn get(
+    liar: &FaultyServer,
+    options: &CopyOptions,
+) -> (client::CopySummary, Vec<String>, Vec<String>) {
     let address = liar.start();
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("f");
     let url = format!("ftp://{address}/f");
     let (summary, seen) = copy(&[&url], to.to_str().unwrap(), options).await;
-    assert_eq!(seen.count(|e| matches!(e, Event::Retrying { .. })), 0);
+    assert_eq!(seen.count(|e| matches!(e, CopyEvent::Retrying { .. })), 0);
     (summary, names(here.path()), seen.warnings())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mismatch_never_gets_the_name() {
-    let liar = Liar {
+    let liar = FaultyServer {
         sent: b"12345678X".to_vec(),
         size: 9,
         sum: Some("e3069283"),
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let (summary, left, _) = get(&liar, &options()).await;
     assert_eq!(summary.exit, Exit::Integrity);
@@ -34,11 +37,11 @@ async fn a_mismatch_never_gets_the_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_match_does() {
-    let liar = Liar {
+    let liar = FaultyServer {
         sent: b"123456789".to_vec(),
         size: 9,
         sum: Some("e3069283"),
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let (summary, left, _) = get(&liar, &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
@@ -48,11 +51,11 @@ async fn a_match_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn too_few_bytes_are_no_success() {
-    let liar = Liar {
+    let liar = FaultyServer {
         sent: b"12345".to_vec(),
         size: 9,
         sum: None,
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let once = CopyOptions {
         retries: 0,
@@ -65,18 +68,18 @@ async fn too_few_bytes_are_no_success() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_checksums_the_size_counts() {
-    let liar = Liar {
+    let liar = FaultyServer {
         sent: b"123456789".to_vec(),
         size: 9,
         sum: None,
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let (summary, left, _) = get(&liar, &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.verified, "size");
     assert_eq!(left, ["f"]);
     let named = CopyOptions {
-        verify: Verify::With(Algorithm::Md5),
+        verify: VerifyMode::With(ChecksumAlgorithm::Md5),
         ..options()
     };
     let (summary, left, _) = get(&liar, &named).await;
@@ -86,10 +89,10 @@ async fn without_checksums_the_size_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn listed_names_stay_below_the_destination() {
-    let liar = Liar {
+    let liar = FaultyServer {
         sent: b"123456789".to_vec(),
         names: vec!["good", "../evil", "..", "/tmp/evil", "a/../../evil"],
-        ..Liar::default()
+        ..FaultyServer::default()
     };
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("a/b");

@@ -10,15 +10,15 @@
 
 mod chunked;
 mod confirmation;
+mod destination_locks;
 mod failures;
-mod flights;
+mod faulty_server;
 mod integrity;
-mod liar;
-mod moves;
-mod owners;
+mod limiters;
+mod pipelining;
 mod resume;
 mod right_sizing;
+mod single_files;
 mod support;
 mod trees;
 mod verbs;
-mod verdicts;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client::{CopyOptions, Exit, Parallelism};
 
-use crate::support::{Server, copy, copy_cut, limited, names, noise, options};
+use crate::support::{EndToEndServer, copy, copy_cut, limited, names, noise, options};
 
 const SIZE: usize = 24 << 20;
 
@@ -30,7 +30,7 @@ fn resume(streams: u32) -> CopyOptions {
 const CUT: u64 = 6 << 20;
 
 /// A get that was cut: a partial file and its journal.
-async fn cut_get(server: &Server, to: &Path, streams: u32) {
+async fn cut_get(server: &EndToEndServer, to: &Path, streams: u32) {
     let at = (CUT, &*to.with_extension("longhaul-partial"));
     copy_cut(&server.url("f"), to.to_str().unwrap(), &slow(streams), at).await;
     let there = names(to.parent().unwrap());
@@ -39,7 +39,7 @@ async fn cut_get(server: &Server, to: &Path, streams: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gets_go_on() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     for streams in [1, 4] {
@@ -68,7 +68,7 @@ async fn puts_go_on() {
     let from = here.path().join("f");
     std::fs::write(&from, &bytes).unwrap();
     for streams in [1, 4] {
-        let server = Server::start().await;
+        let server = EndToEndServer::start().await;
         let (from, to) = (from.to_str().unwrap(), server.url("t"));
         let partial = server.root().join("t.longhaul-partial");
         copy_cut(from, &to, &slow(streams), (CUT, &partial)).await;
@@ -88,7 +88,7 @@ async fn puts_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_resume_it_starts_over() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ async fn without_resume_it_starts_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_changed_starts_over_with_a_warning() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     server.store("f", &noise(SIZE));
     let here = tempfile::tempdir().unwrap();
     let to = here.path().join("t");
@@ -128,7 +128,7 @@ async fn a_source_that_changed_starts_over_with_a_warning() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spoiled_partial_is_found() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     // Near its end, where the checks look before going on; and at its start, which only the sum
@@ -162,7 +162,7 @@ async fn a_spoiled_partial_is_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_partial_counts_only_by_its_checksum() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(3 << 20);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ async fn moved_again(from: &str, to: &str, options: &CopyOptions) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_whole_is_not_moved_again() {
-    let (server, other) = (Server::start().await, Server::start().await);
+    let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
     let bytes = noise(3 << 20);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ async fn what_is_whole_is_not_moved_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_order_the_length_of_the_partial_file_counts() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ async fn in_order_the_length_of_the_partial_file_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_length_of_a_file_with_holes_does_not_count() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     let here = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ async fn the_length_of_a_file_with_holes_does_not_count() {
     std::fs::write(&journal, format!("{header}\n{}\n", sealed("0-1048576"))).unwrap();
     // Now in order, and cut again early: the length of the file still means nothing.
     let unverified = |options: CopyOptions| CopyOptions {
-        verify: client::Verify::None,
+        verify: client::VerifyMode::None,
         resume: true,
         ..options
     };
@@ -299,7 +299,7 @@ async fn bytes_that_a_server_stored_and_did_not_name_are_not_sent_again() {
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     std::fs::write(&from, &bytes).unwrap();
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let (from, to) = (from.to_str().unwrap(), server.url("t"));
     let partial = server.root().join("t.longhaul-partial");
     copy_cut(from, &to, &slow(4), (CUT, &partial)).await;
@@ -313,7 +313,7 @@ async fn bytes_that_a_server_stored_and_did_not_name_are_not_sent_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_a_killed_get_wrote_and_did_not_note_are_not_fetched_again() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     for noted in [Some("0-1048576"), None] {
@@ -342,7 +342,8 @@ async fn bytes_that_a_killed_get_wrote_and_did_not_note_are_not_fetched_again() 
 /// A line of a journal.
 fn sealed(safe: &str) -> String {
     let payload = format!("{{\"safe\":\"{safe}\"}}");
-    let mut digest = data::digest::Digest::new(proto::checksum::Algorithm::Crc32c);
+    let mut digest =
+        data::checksum::ChecksumHasher::new(proto::checksum::ChecksumAlgorithm::Crc32c);
     digest.update(payload.as_bytes());
     format!("{} {payload}", digest.finish())
 }

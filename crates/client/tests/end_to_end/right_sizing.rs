@@ -1,16 +1,16 @@
 //! `--buffer drs` and `--buffer drs1` against our own server: every way a file can go.
 
 use data::rate::RateLimit;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use client::{CopyOptions, Exit, ModeChoice, Parallelism, Summary};
-use proto::sizing::Sizing;
+use client::{CopyOptions, CopySummary, Exit, ModeChoice, Parallelism};
+use proto::sizing::BufferSizing;
 use serde_json::Value;
 
-use crate::liar::Liar;
-use crate::support::{Server, copy, copy_cut, names, noise, options};
+use crate::faulty_server::FaultyServer;
+use crate::support::{EndToEndServer, copy, copy_cut, names, noise, options};
 
 /// Long enough for sizes to be told.
 const SIZE: usize = 24 << 20;
@@ -21,29 +21,29 @@ const FOLLOWED: &str = "the receiver's buffer has this size";
 /// On a path without length a transfer may be over before a word gets through.
 const TRIES: usize = 8;
 
-fn sized(sizing: Sizing, streams: u32) -> CopyOptions {
+fn sized(sizing: BufferSizing, streams: u32) -> CopyOptions {
     let mut options = CopyOptions {
         parallelism: Parallelism::Fixed(streams),
         ..options()
     };
-    options.transfer.buffers = Buffers::sized(sizing);
+    options.transfer.buffers = SocketBuffers::sized_by(sizing);
     options
 }
 
 /// A server with a transfer log.
-struct Logged {
-    server: Server,
+struct SizingLoggedServer {
+    server: EndToEndServer,
     log: PathBuf,
     _directory: tempfile::TempDir,
 }
 
-impl Logged {
+impl SizingLoggedServer {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
         let to = log.clone();
         Self {
-            server: Server::with(|config| config.transfer_log = Some(to)).await,
+            server: EndToEndServer::with(|config| config.transfer_log = Some(to)).await,
             log,
             _directory: directory,
         }
@@ -80,7 +80,7 @@ fn lines(path: &Path) -> Vec<Value> {
         .collect()
 }
 
-fn assert_done(summary: &Summary, sizing: Sizing) {
+fn assert_done(summary: &CopySummary, sizing: BufferSizing) {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.buffer, sizing.name());
     assert!(summary.buffer_bytes_max > 0);
@@ -97,13 +97,13 @@ fn reasons(trace: &Path) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn gets_and_puts_with_one_stream_and_several() {
-    let logged = Logged::start().await;
+    let logged = SizingLoggedServer::start().await;
     let server = &logged.server;
     let here = tempfile::tempdir().unwrap();
     let bytes = noise(SIZE);
     server.store("f", &bytes);
     let trace = here.path().join("trace");
-    for sizing in [Sizing::Drs, Sizing::Drs1] {
+    for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
         for streams in [1, 4] {
             let options = CopyOptions {
                 trace: Some(trace.clone()),
@@ -138,19 +138,19 @@ async fn gets_and_puts_with_one_stream_and_several() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receivers_round_trip_is_that_of_the_channel() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let trace = here.path().join("trace");
     server.store("f", &noise(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
-        ..sized(Sizing::Drs, 1)
+        ..sized(BufferSizing::Drs, 1)
     };
     let to = here.path().join("to");
     let mut why = Vec::new();
     for _ in 0..TRIES {
         let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &options).await;
-        assert_done(&summary, Sizing::Drs);
+        assert_done(&summary, BufferSizing::Drs);
         // Before the first echo it is the handshake's.
         why = reasons(&trace);
         if why.iter().any(|why| why.ends_with(" ms, by echo")) {
@@ -162,19 +162,19 @@ async fn a_receivers_round_trip_is_that_of_the_channel() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_drs1_a_server_follows_a_client_that_receives() {
-    let logged = Logged::start().await;
+    let logged = SizingLoggedServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let trace = here.path().join("trace");
     logged.server.store("f", &noise(SIZE));
     let options = CopyOptions {
         trace: Some(trace.clone()),
-        ..sized(Sizing::Drs1, 1)
+        ..sized(BufferSizing::Drs1, 1)
     };
     let to = here.path().join("to");
     for n in 1..=TRIES {
         let url = logged.server.url("f");
         let (summary, _) = copy(&[&url], to.to_str().unwrap(), &options).await;
-        assert_done(&summary, Sizing::Drs1);
+        assert_done(&summary, BufferSizing::Drs1);
         let grown = lines(&trace).iter().any(|line| {
             line["sample"] == "decision"
                 && line["change"] == "receive buffer 262144"
@@ -193,14 +193,17 @@ async fn with_drs1_a_server_follows_a_client_that_receives() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn between_servers_over_a_channel_of_their_own() {
-    let (a, b) = (Logged::start().await, Logged::start().await);
+    let (a, b) = (
+        SizingLoggedServer::start().await,
+        SizingLoggedServer::start().await,
+    );
     let bytes = noise(SIZE);
     a.server.store("f", &bytes);
     let mut followed = false;
     for n in 1..=TRIES {
         let streams = if n % 2 == 0 { 4 } else { 1 };
         let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-        let (summary, seen) = copy(&[&from], &to, &sized(Sizing::Drs, streams)).await;
+        let (summary, seen) = copy(&[&from], &to, &sized(BufferSizing::Drs, streams)).await;
         assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
         assert_eq!(summary.buffer, "drs");
         assert_eq!(seen.warnings(), Vec::<String>::new());
@@ -217,10 +220,13 @@ async fn between_servers_over_a_channel_of_their_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn between_servers_the_first_drsftp_is_replaced() {
-    let (a, b) = (Logged::start().await, Logged::start().await);
+    let (a, b) = (
+        SizingLoggedServer::start().await,
+        SizingLoggedServer::start().await,
+    );
     a.server.store("f", &noise(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-    let (summary, seen) = copy(&[&from], &to, &sized(Sizing::Drs1, 1)).await;
+    let (summary, seen) = copy(&[&from], &to, &sized(BufferSizing::Drs1, 1)).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(summary.buffer, "auto");
     assert_eq!(seen.warnings().len(), 1, "{:?}", seen.warnings());
@@ -229,10 +235,13 @@ async fn between_servers_the_first_drsftp_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_server_does_its_own_without_agreement() {
-    let (a, b) = (Logged::start().await, Logged::start().await);
+    let (a, b) = (
+        SizingLoggedServer::start().await,
+        SizingLoggedServer::start().await,
+    );
     a.server.store("f", &noise(100_000));
     let (from, to) = (a.server.user_url("f"), b.server.user_url("g"));
-    let (summary, _) = copy(&[&from], &to, &sized(Sizing::Kernel, 1)).await;
+    let (summary, _) = copy(&[&from], &to, &sized(BufferSizing::Kernel, 1)).await;
     assert_eq!((summary.exit, summary.buffer), (Exit::Done, "kernel"));
     assert_eq!(a.sizings(1).await, ["kernel"]);
     assert_eq!(b.sizings(1).await, ["kernel"]);
@@ -240,8 +249,12 @@ async fn each_server_does_its_own_without_agreement() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trees_use_sessions_and_connections_again() {
-    for (sizing, streams) in [(Sizing::Drs, 1), (Sizing::Drs, 3), (Sizing::Drs1, 3)] {
-        let logged = Logged::start().await;
+    for (sizing, streams) in [
+        (BufferSizing::Drs, 1),
+        (BufferSizing::Drs, 3),
+        (BufferSizing::Drs1, 3),
+    ] {
+        let logged = SizingLoggedServer::start().await;
         let server = &logged.server;
         let here = tempfile::tempdir().unwrap();
         for n in 0..12 {
@@ -278,10 +291,14 @@ async fn trees_use_sessions_and_connections_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cut_transfers_go_on() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let bytes = noise(SIZE);
     server.store("f", &bytes);
-    for (sizing, streams) in [(Sizing::Drs, 1), (Sizing::Drs, 4), (Sizing::Drs1, 1)] {
+    for (sizing, streams) in [
+        (BufferSizing::Drs, 1),
+        (BufferSizing::Drs, 4),
+        (BufferSizing::Drs1, 1),
+    ] {
         let here = tempfile::tempdir().unwrap();
         let to = here.path().join("t");
         let mut slow = sized(sizing, streams);
@@ -307,12 +324,12 @@ async fn cut_transfers_go_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_server_hears_nothing_of_it_also_when_it_is_tried_again() {
     let bytes = noise(5 << 20);
-    for sizing in [Sizing::Drs, Sizing::Drs1] {
-        let liar = Liar {
+    for sizing in [BufferSizing::Drs, BufferSizing::Drs1] {
+        let liar = FaultyServer {
             size: bytes.len(),
             sent: bytes.clone(),
             cut_at: Some(3 << 20),
-            ..Liar::default()
+            ..FaultyServer::default()
         };
         let here = tempfile::tempdir().unwrap();
         let to = here.path().join("f");

@@ -2,16 +2,18 @@
 
 use data::options::TransferOptions;
 use data::rate::RateLimit;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use client::{CopyOptions, Event, ModeChoice, Observer, Parallelism, Summary, Verify};
-use proto::server::Rights;
+use client::{
+    CopyEvent, CopyObserver, CopyOptions, CopySummary, ModeChoice, Parallelism, VerifyMode,
+};
+use proto::server::AccountRights;
 use server::config::{Anonymous, ServerConfig};
-use server::users::Account;
+use server::users::UserAccount;
 use server::{Shutdown, ShutdownHandle};
 use tokio::sync::Notify;
 use units::splitmix;
@@ -20,13 +22,13 @@ use units::splitmix;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running server over a directory of its own; it ends with the test's runtime.
-pub(crate) struct Server {
+pub(crate) struct EndToEndServer {
     directory: tempfile::TempDir,
     address: SocketAddr,
     _shutdown: ShutdownHandle,
 }
 
-impl Server {
+impl EndToEndServer {
     pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
     }
@@ -36,11 +38,11 @@ impl Server {
         let root = directory.path().join("root");
         std::fs::create_dir(&root).unwrap();
         let users = directory.path().join("users");
-        let account = Account {
+        let account = UserAccount {
             name: "alice".to_owned(),
             root: None,
             home: proto::path::VPath::root(),
-            rights: Rights {
+            rights: AccountRights {
                 write: true,
                 third_party: true,
             },
@@ -103,23 +105,23 @@ impl Server {
 
 /// Keeps what happened.
 #[derive(Default)]
-pub(crate) struct Recorder {
-    events: Mutex<Vec<Event>>,
+pub(crate) struct EventRecorder {
+    events: Mutex<Vec<CopyEvent>>,
     news: Notify,
 }
 
-impl Recorder {
+impl EventRecorder {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let events = self.events.lock().unwrap();
         let texts = events.iter().filter_map(|event| match event {
-            Event::Warning(text) => Some(text.clone()),
+            CopyEvent::Warning(text) => Some(text.clone()),
             _ => None,
         });
         texts.collect()
     }
 
     /// Waits for an event.
-    pub(crate) async fn until(&self, wanted: impl Fn(&Event) -> bool) {
+    pub(crate) async fn until(&self, wanted: impl Fn(&CopyEvent) -> bool) {
         loop {
             let news = self.news.notified();
             if self.count(&wanted) > 0 {
@@ -129,7 +131,7 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
+    pub(crate) fn count(&self, wanted: impl Fn(&CopyEvent) -> bool) -> usize {
         self.events
             .lock()
             .unwrap()
@@ -139,8 +141,8 @@ impl Recorder {
     }
 }
 
-impl Observer for Recorder {
-    fn event(&self, event: Event) {
+impl CopyObserver for EventRecorder {
+    fn on_event(&self, event: CopyEvent) {
         self.events.lock().unwrap().push(event);
         self.news.notify_waiters();
     }
@@ -148,7 +150,7 @@ impl Observer for Recorder {
 
 fn transfer() -> TransferOptions {
     TransferOptions {
-        buffers: Buffers::default(),
+        buffers: SocketBuffers::default(),
         block: 1 << 18,
         ..TransferOptions::default()
     }
@@ -168,16 +170,16 @@ pub(crate) fn options() -> CopyOptions {
         parallelism: Parallelism::Auto,
         transfer: transfer(),
         max_streams: 64,
-        autopar: tune::streams::chunked::Parameters::default(),
+        autopar: tune::streams::chunked::ChunkParameters::default(),
         mode: ModeChoice::Auto,
         offset: None,
         length: None,
         resume: false,
-        verify: Verify::Auto,
+        verify: VerifyMode::Auto,
         retries: 2,
         trace: None,
         sync_policy: data::store::durability::SyncPolicy::default(),
-        links: client::Links::default(),
+        links: client::SymlinkPolicy::default(),
         keep_existing: false,
         wait: false,
         concurrency: 4,
@@ -198,8 +200,8 @@ pub(crate) async fn copy(
     sources: &[&str],
     destination: &str,
     options: &CopyOptions,
-) -> (Summary, Arc<Recorder>) {
-    let recorder = Arc::new(Recorder::default());
+) -> (CopySummary, Arc<EventRecorder>) {
+    let recorder = Arc::new(EventRecorder::default());
     let sources: Vec<String> = sources.iter().map(|s| (*s).to_owned()).collect();
     let copying = client::copy(&sources, destination, options, recorder.clone());
     let summary = tokio::time::timeout(PATIENCE, copying)
@@ -218,14 +220,14 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Hears that so many bytes are safe.
-struct Arrived {
+struct SafeBytesObserver {
     safe: u64,
     heard: Notify,
 }
 
-impl Observer for Arrived {
-    fn event(&self, event: Event) {
-        if matches!(event, Event::Progress { safe, .. } if safe >= self.safe) {
+impl CopyObserver for SafeBytesObserver {
+    fn on_event(&self, event: CopyEvent) {
+        if matches!(event, CopyEvent::Progress { safe, .. } if safe >= self.safe) {
             self.heard.notify_one();
         }
     }
@@ -240,7 +242,7 @@ pub(crate) async fn copy_cut(
     (safe, partial): (u64, &Path),
 ) {
     let sources = [source.to_owned()];
-    let arrived = Arc::new(Arrived {
+    let arrived = Arc::new(SafeBytesObserver {
         safe,
         heard: Notify::new(),
     });

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use client::{CopyOptions, Event, Exit};
+use client::{CopyEvent, CopyOptions, Exit};
 
-use crate::support::{Server, copy, names, options};
+use crate::support::{EndToEndServer, copy, names, options};
 
 fn recursive() -> CopyOptions {
     CopyOptions {
@@ -52,7 +52,7 @@ fn content(top: &Path) -> Vec<(String, Option<Vec<u8>>)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let (from, back) = (here.path().join("tree"), here.path().join("back"));
     fs::create_dir(&from).unwrap();
@@ -83,7 +83,7 @@ async fn names_with_bytes_that_telnet_knows_arrive_as_they_are() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_small_files_there_and_back() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let (from, back) = (here.path().join("tree"), here.path().join("back"));
     fs::create_dir(&from).unwrap();
@@ -101,7 +101,7 @@ async fn many_small_files_there_and_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn between_servers() {
-    let (a, b) = (Server::start().await, Server::start().await);
+    let (a, b) = (EndToEndServer::start().await, EndToEndServer::start().await);
     a.store("t/x y/1", b"one");
     a.store("t/2", b"two");
     fs::create_dir(b.root().join("there")).unwrap();
@@ -112,7 +112,7 @@ async fn between_servers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn patterns_and_several_sources() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     for name in ["a1", "a2", "b1", ".a3", "x[1]"] {
         server.store(name, name.as_bytes());
     }
@@ -136,12 +136,12 @@ async fn patterns_and_several_sources() {
     let missing = server.url("missing");
     let (summary, seen) = copy(&[&server.url("a1"), &missing], to, &options()).await;
     assert_eq!(summary.exit, Exit::Partial);
-    assert_eq!(seen.count(|e| matches!(e, Event::Failed { .. })), 1);
+    assert_eq!(seen.count(|e| matches!(e, CopyEvent::Failed { .. })), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn special_files_are_told_and_left_out() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let top = here.path().join("t");
     fs::create_dir(&top).unwrap();
@@ -156,7 +156,7 @@ async fn special_files_are_told_and_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn destination_directories_are_made() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     let here = tempfile::tempdir().unwrap();
     let from = here.path().join("f");
     fs::write(&from, "x").unwrap();
@@ -170,7 +170,7 @@ async fn destination_directories_are_made() {
 }
 
 /// On the server: `keep/f`, and `t/` with a file, a directory, and links in and out of it.
-fn linked(server: &Server) {
+fn linked(server: &EndToEndServer) {
     use std::os::unix::fs::symlink;
     server.store("keep/f", b"keep");
     server.store("t/f", b"1");
@@ -185,7 +185,7 @@ fn linked(server: &Server) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn removing_a_tree_removes_its_links_and_nothing_outside() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     linked(&server);
     let options = client::RemoteOptions {
         timeout: std::time::Duration::from_secs(60),
@@ -208,7 +208,7 @@ async fn removing_a_tree_removes_its_links_and_nothing_outside() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     linked(&server);
     let here = tempfile::tempdir().unwrap();
     let with = |links| CopyOptions {
@@ -221,11 +221,11 @@ async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!((summary.files, summary.skipped), (3, 4));
     assert_eq!(names(&skipped), [" lead ", "f", "sub"]);
-    let told = |e: &Event| matches!(e, Event::Skipped { reason, .. } if reason.contains("--links"));
+    let told = |e: &CopyEvent| matches!(e, CopyEvent::Skipped { reason, .. } if reason.contains("--links"));
     assert_eq!(seen.count(told), 4, "one notice a link");
 
     let followed = here.path().join("follow");
-    let follow = with(client::Links::Follow);
+    let follow = with(client::SymlinkPolicy::Follow);
     let (summary, _) = copy(&[&server.url("t")], &to("follow"), &follow).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(names(&followed), [" lead ", "f", "out", "same", "sub"]);
@@ -233,7 +233,7 @@ async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
     assert_eq!(fs::read(followed.join("same")).unwrap(), b"1");
 
     let copied = here.path().join("copy");
-    let keep = with(client::Links::Copy);
+    let keep = with(client::SymlinkPolicy::Copy);
     let (summary, _) = copy(&[&server.url("t")], &to("copy"), &keep).await;
     assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
     assert_eq!(names(&copied), [" lead ", "dangling", "f", "same", "sub"]);

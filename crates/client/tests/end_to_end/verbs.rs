@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use client::{Exit, RemoteOptions};
-use proto::checksum::Algorithm;
-use proto::listing::Kind;
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::EntryKind;
 
-use crate::support::{Server, names};
+use crate::support::{EndToEndServer, names};
 
 const OPTIONS: RemoteOptions = RemoteOptions {
     timeout: Duration::from_secs(60),
@@ -14,7 +14,7 @@ const OPTIONS: RemoteOptions = RemoteOptions {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn looks_and_changes() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     server.store("d/b", b"12345");
     server.store("d/a x", b"1");
     let entries = client::list(&server.url("d"), &OPTIONS).await.unwrap();
@@ -23,7 +23,7 @@ async fn looks_and_changes() {
     let one = client::list(&server.url("d/b"), &OPTIONS).await.unwrap();
     assert_eq!((one.len(), one[0].name.as_slice()), (1, &b"b"[..]));
     let entry = client::stat(&server.url("d/b"), &OPTIONS).await.unwrap();
-    assert_eq!((entry.kind, entry.size), (Kind::File, Some(5)));
+    assert_eq!((entry.kind, entry.size), (EntryKind::File, Some(5)));
 
     let url = |path: &str| server.url(path);
     client::make_dir(&url("m/n/o"), true, &OPTIONS)
@@ -40,7 +40,7 @@ async fn looks_and_changes() {
         .await
         .unwrap();
     assert_eq!(server.read("m/n/b"), b"12345");
-    let sum = client::checksum(&url("m/n/b"), Algorithm::Md5, 1, Some(3), &OPTIONS).await;
+    let sum = client::checksum(&url("m/n/b"), ChecksumAlgorithm::Md5, 1, Some(3), &OPTIONS).await;
     assert_eq!(sum.unwrap(), "289dff07669d7a23de0ef88d2f7129e7");
     assert!(client::remove(&url("m"), false, &OPTIONS).await.is_err());
     client::remove(&url("m"), true, &OPTIONS).await.unwrap();
@@ -58,14 +58,21 @@ async fn looks_and_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn local_and_remote_sums_agree() {
-    let server = Server::start().await;
+    let server = EndToEndServer::start().await;
     server.store("f", b"123456789");
     let local = server.root().join("f");
-    for algorithm in Algorithm::CHEAPEST_FIRST {
+    for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
         let there = client::checksum(&server.url("f"), algorithm, 0, None, &OPTIONS).await;
         let here = client::checksum(local.to_str().unwrap(), algorithm, 0, None, &OPTIONS).await;
         assert_eq!(there.unwrap(), here.unwrap(), "{algorithm:?}");
     }
-    let crc = client::checksum(&server.url("f"), Algorithm::Crc32c, 0, None, &OPTIONS).await;
+    let crc = client::checksum(
+        &server.url("f"),
+        ChecksumAlgorithm::Crc32c,
+        0,
+        None,
+        &OPTIONS,
+    )
+    .await;
     assert_eq!(crc.unwrap(), "e3069283");
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::{Domain, Socket, Type};
-use tune::sizing::caps::{Caps, FORCED_LARGEST, FORCED_PART};
+use tune::sizing::host_limits::{FORCED_LARGEST, FORCED_PART, HostBufferLimits};
 
 use super::sockopt;
 
@@ -15,25 +15,25 @@ const ASKED: i32 = 1 << 30;
 /// The limits that hold for this process now. What cannot be read (`/proc` not mounted) is found
 /// with a scratch socket, or taken from the kernel's documented defaults. Takes some 25
 /// microseconds: meant for once a transfer, since an administrator may raise them at any time.
-pub fn caps() -> Caps {
-    let mut caps = Caps::default();
+pub fn host_limits() -> HostBufferLimits {
+    let mut caps = HostBufferLimits::default();
     if let Some([first, second, third]) = sysctl("tcp_wmem") {
-        caps.send_first = [first, second];
-        caps.send_autotuned = third;
+        caps.wmem_first_two = [first, second];
+        caps.max_autotuned_send = third;
     }
     if let Some([first, second, third]) = sysctl("tcp_rmem") {
-        caps.receive_first = [first, second];
-        caps.receive_autotuned = third;
+        caps.rmem_first_two = [first, second];
+        caps.max_autotuned_receive = third;
     }
     if let Some([switch]) = sysctl("tcp_moderate_rcvbuf") {
-        caps.receive_autotunes = switch != 0;
+        caps.receive_autotuning = switch != 0;
     }
     match settable() {
         Ok(settable) => {
-            caps.send_settable = settable.send;
-            caps.receive_settable = settable.receive;
-            caps.receive_unforced = settable.receive_unforced;
-            caps.forced = settable.forced;
+            caps.max_settable_send = settable.send;
+            caps.max_settable_receive = settable.receive;
+            caps.max_unforced_receive = settable.receive_unforced;
+            caps.may_force = settable.forced;
         }
         Err(error) => tracing::debug!(%error, "limits of socket buffers not found"),
     }
@@ -53,14 +53,14 @@ fn numbers<const N: usize>(text: &str) -> Option<[u64; N]> {
 
 /// Sizes that a socket of this process can be given, as reported.
 #[derive(Debug)]
-struct Settable {
+struct SettableSizes {
     send: u64,
     receive: u64,
     receive_unforced: u64,
     forced: bool,
 }
 
-fn settable() -> io::Result<Settable> {
+fn settable() -> io::Result<SettableSizes> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)
         .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM, None))?;
     let fd = socket.as_fd();
@@ -70,7 +70,7 @@ fn settable() -> io::Result<Settable> {
     let forced = sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, ASKED).is_ok()
         && sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ASKED).is_ok();
     let own = if forced { own_limit() } else { u64::MAX };
-    Ok(Settable {
+    Ok(SettableSizes {
         send: reported(fd, libc::SO_SNDBUF)?.min(own),
         receive: reported(fd, libc::SO_RCVBUF)?.min(own),
         receive_unforced,
@@ -100,39 +100,39 @@ mod tests {
 
     #[test]
     fn this_host_tells() {
-        let caps = caps();
-        assert!(caps.send_autotuned >= 4096, "{caps:?}");
-        assert!(caps.receive_autotuned >= 4096, "{caps:?}");
+        let caps = host_limits();
+        assert!(caps.max_autotuned_send >= 4096, "{caps:?}");
+        assert!(caps.max_autotuned_receive >= 4096, "{caps:?}");
         if let Some([third]) = fs::read_to_string("/proc/sys/net/core/wmem_max")
             .ok()
             .and_then(|text| numbers(&text))
-            && !caps.forced
+            && !caps.may_force
         {
-            assert_eq!(caps.send_settable, 2 * third);
+            assert_eq!(caps.max_settable_send, 2 * third);
         }
     }
 
     #[test]
     fn what_is_settable_can_be_set() {
-        let caps = caps();
+        let caps = host_limits();
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let option = if caps.forced {
+        let option = if caps.may_force {
             libc::SO_RCVBUFFORCE
         } else {
             libc::SO_RCVBUF
         };
-        let half = i32::try_from(caps.receive_settable / 2).unwrap();
+        let half = i32::try_from(caps.max_settable_receive / 2).unwrap();
         sockopt::set_int(socket.as_fd(), libc::SOL_SOCKET, option, half).unwrap();
         let granted = reported(socket.as_fd(), libc::SO_RCVBUF).unwrap();
-        assert_eq!(granted, caps.receive_settable);
-        assert!(!caps.forced || caps.receive_settable <= FORCED_LARGEST);
+        assert_eq!(granted, caps.max_settable_receive);
+        assert!(!caps.may_force || caps.max_settable_receive <= FORCED_LARGEST);
     }
 
     #[test]
     fn what_is_set_without_force_is_what_the_system_allows_everybody() {
         let text = fs::read_to_string("/proc/sys/net/core/rmem_max");
         if let Some([most]) = text.ok().and_then(|text| numbers(&text)) {
-            assert_eq!(caps().receive_unforced, 2 * most);
+            assert_eq!(host_limits().max_unforced_receive, 2 * most);
         }
     }
 

@@ -41,7 +41,7 @@ fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()
 
 /// Sends no faster than this, bytes per second; `None`: as fast as TCP lets (SO_MAX_PACING_RATE,
 /// socket(7)). Once set, the kernel goes on pacing the connection, without a limit after `None`.
-pub fn set_pace(fd: BorrowedFd<'_>, rate: Option<u64>) -> io::Result<()> {
+pub fn set_max_pacing_rate(fd: BorrowedFd<'_>, rate: Option<u64>) -> io::Result<()> {
     // Linux before 4.20, and 32-bit ones, take 32 bits; there all ones stand for no limit, too.
     let rate = rate.map_or(libc::c_ulong::MAX, |rate| {
         libc::c_ulong::try_from(rate).unwrap_or(libc::c_ulong::MAX)
@@ -50,9 +50,9 @@ pub fn set_pace(fd: BorrowedFd<'_>, rate: Option<u64>) -> io::Result<()> {
     set(fd, level, name, &rate.to_ne_bytes())
 }
 
-/// See [`set_pace`].
+/// See [`set_max_pacing_rate`].
 #[cfg(test)]
-pub(crate) fn pace(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+pub(crate) fn max_pacing_rate(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let mut out = [0; size_of::<libc::c_ulong>()];
     get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut out)?;
     let rate = libc::c_ulong::from_ne_bytes(out);
@@ -73,14 +73,14 @@ pub fn set_receive_low_water(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()>
 
 /// One of a socket's two buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Buffer {
+pub enum SocketBuffer {
     /// SO_SNDBUF.
     Send,
     /// SO_RCVBUF.
     Receive,
 }
 
-impl Buffer {
+impl SocketBuffer {
     const fn option(self) -> i32 {
         match self {
             Self::Send => libc::SO_SNDBUF,
@@ -105,13 +105,13 @@ impl Buffer {
 }
 
 /// A buffer's size as the kernel reports it, bytes: twice what was asked for (socket(7)).
-pub fn buffer_size(fd: BorrowedFd<'_>, buffer: Buffer) -> io::Result<u64> {
+pub fn buffer_size(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<u64> {
     get_int(fd, libc::SOL_SOCKET, buffer.option()).map(|n| u64::try_from(n).unwrap_or(0))
 }
 
 /// Asks for a buffer of `bytes`, which also ends its autotuning, and returns what the kernel
 /// reports afterwards. It cuts the size to `net.core.wmem_max` or `rmem_max` without a word.
-pub fn set_buffer(fd: BorrowedFd<'_>, buffer: Buffer, bytes: u64) -> io::Result<u64> {
+pub fn set_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer, bytes: u64) -> io::Result<u64> {
     set_int(fd, libc::SOL_SOCKET, buffer.option(), int(bytes))?;
     buffer_size(fd, buffer)
 }
@@ -120,14 +120,14 @@ pub fn set_buffer(fd: BorrowedFd<'_>, buffer: Buffer, bytes: u64) -> io::Result<
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN in the initial user namespace.
-pub fn force_buffer(fd: BorrowedFd<'_>, buffer: Buffer, bytes: u64) -> io::Result<u64> {
+pub fn force_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer, bytes: u64) -> io::Result<u64> {
     set_int(fd, libc::SOL_SOCKET, buffer.force_option(), int(bytes))?;
     buffer_size(fd, buffer)
 }
 
 /// Whether a buffer was set by somebody, and is not autotuned.
 #[cfg(test)]
-pub(crate) fn is_locked(fd: BorrowedFd<'_>, buffer: Buffer) -> io::Result<bool> {
+pub(crate) fn is_locked(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<bool> {
     let locked = get_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
     Ok(locked & buffer.lock_bit() != 0)
 }
@@ -136,7 +136,7 @@ pub(crate) fn is_locked(fd: BorrowedFd<'_>, buffer: Buffer) -> io::Result<bool> 
 ///
 /// # Errors
 /// Linux before 5.15 does not know the option.
-pub fn unlock_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> io::Result<()> {
+pub fn unlock_buffer(fd: BorrowedFd<'_>, buffer: SocketBuffer) -> io::Result<()> {
     let locked = get_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
     let rest = locked & !buffer.lock_bit();
     set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, rest)
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn buffers_are_reported_as_twice_what_was_asked_for() {
-        for buffer in [Buffer::Send, Buffer::Receive] {
+        for buffer in [SocketBuffer::Send, SocketBuffer::Receive] {
             let socket = tcp();
             let reported = set_buffer(socket.as_fd(), buffer, 50_000).unwrap();
             assert_eq!(reported, 100_000);
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn force_exceeds_the_limit_or_says_that_it_may_not() {
         let socket = tcp();
-        let cut = set_buffer(socket.as_fd(), Buffer::Send, 1 << 29).unwrap();
-        match force_buffer(socket.as_fd(), Buffer::Send, 1 << 29) {
+        let cut = set_buffer(socket.as_fd(), SocketBuffer::Send, 1 << 29).unwrap();
+        match force_buffer(socket.as_fd(), SocketBuffer::Send, 1 << 29) {
             Ok(forced) => assert!(forced >= cut, "{forced} {cut}"),
             Err(e) => assert_eq!(e.kind(), io::ErrorKind::PermissionDenied),
         }
@@ -212,21 +212,21 @@ mod tests {
     #[test]
     fn unlocking_one_buffer_leaves_the_other_locked() {
         let socket = tcp();
-        for buffer in [Buffer::Send, Buffer::Receive] {
+        for buffer in [SocketBuffer::Send, SocketBuffer::Receive] {
             set_buffer(socket.as_fd(), buffer, 50_000).unwrap();
         }
-        unlock_buffer(socket.as_fd(), Buffer::Receive).unwrap();
-        assert!(is_locked(socket.as_fd(), Buffer::Send).unwrap());
-        assert!(!is_locked(socket.as_fd(), Buffer::Receive).unwrap());
+        unlock_buffer(socket.as_fd(), SocketBuffer::Receive).unwrap();
+        assert!(is_locked(socket.as_fd(), SocketBuffer::Send).unwrap());
+        assert!(!is_locked(socket.as_fd(), SocketBuffer::Receive).unwrap());
     }
 
     #[test]
     fn an_unlocked_receive_buffer_grows_without_being_locked() {
         let socket = tcp();
-        set_buffer(socket.as_fd(), Buffer::Receive, 20_000).unwrap();
-        unlock_buffer(socket.as_fd(), Buffer::Receive).unwrap();
+        set_buffer(socket.as_fd(), SocketBuffer::Receive, 20_000).unwrap();
+        unlock_buffer(socket.as_fd(), SocketBuffer::Receive).unwrap();
         grow_receive_buffer(socket.as_fd(), 200_000).unwrap();
-        assert!(buffer_size(socket.as_fd(), Buffer::Receive).unwrap() >= 200_000);
+        assert!(buffer_size(socket.as_fd(), SocketBuffer::Receive).unwrap() >= 200_000);
         let low_water = get_int(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT).unwrap();
         assert_eq!(low_water, 1);
     }
@@ -234,14 +234,14 @@ mod tests {
     #[test]
     fn a_pace_is_set_and_lifted() {
         let socket = tcp();
-        assert_eq!(pace(socket.as_fd()).unwrap(), None);
+        assert_eq!(max_pacing_rate(socket.as_fd()).unwrap(), None);
         // More than 32 bits hold.
         for rate in [1_000_000, 1 << 40] {
-            set_pace(socket.as_fd(), Some(rate)).unwrap();
-            assert_eq!(pace(socket.as_fd()).unwrap(), Some(rate));
+            set_max_pacing_rate(socket.as_fd(), Some(rate)).unwrap();
+            assert_eq!(max_pacing_rate(socket.as_fd()).unwrap(), Some(rate));
         }
-        set_pace(socket.as_fd(), None).unwrap();
-        assert_eq!(pace(socket.as_fd()).unwrap(), None);
+        set_max_pacing_rate(socket.as_fd(), None).unwrap();
+        assert_eq!(max_pacing_rate(socket.as_fd()).unwrap(), None);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct TcpInfo {
 
 /// Memory of a socket as SO_MEMINFO tells it, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemInfo {
+pub struct SocketMemory {
     /// Received and not yet read.
     pub rmem_alloc: u32,
     /// Receive buffer granted.
@@ -61,7 +61,7 @@ pub struct MemInfo {
     pub wmem_queued: u32,
 }
 
-impl MemInfo {
+impl SocketMemory {
     /// Memory that the socket's two queues hold now, bytes.
     pub fn held(&self) -> u64 {
         u64::from(self.rmem_alloc) + u64::from(self.wmem_queued)
@@ -83,12 +83,12 @@ pub const CLOSING: u8 = 11;
 const ROOM: usize = 512;
 
 /// A raw answer: `tcp_info` is native-endian.
-struct Raw {
+struct RawOptionValue {
     bytes: [u8; ROOM],
     len: usize,
 }
 
-impl Raw {
+impl RawOptionValue {
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut out = [0; N];
         if at + N <= self.len {
@@ -110,10 +110,10 @@ impl Raw {
     }
 }
 
-fn read(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<Raw> {
+fn read(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<RawOptionValue> {
     let mut bytes = [0; ROOM];
     let len = sockopt::get(fd, level, name, &mut bytes)?;
-    Ok(Raw { bytes, len })
+    Ok(RawOptionValue { bytes, len })
 }
 
 /// TCP_INFO of a socket. One call costs about half a microsecond.
@@ -121,7 +121,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     read(fd, libc::IPPROTO_TCP, libc::TCP_INFO).map(|raw| parse(&raw))
 }
 
-fn parse(raw: &Raw) -> TcpInfo {
+fn parse(raw: &RawOptionValue) -> TcpInfo {
     let scales = raw.u8(6);
     TcpInfo {
         state: raw.u8(0),
@@ -162,9 +162,9 @@ fn parse(raw: &Raw) -> TcpInfo {
 }
 
 /// SO_MEMINFO of a socket.
-pub fn mem_info(fd: BorrowedFd<'_>) -> io::Result<MemInfo> {
+pub fn socket_memory(fd: BorrowedFd<'_>) -> io::Result<SocketMemory> {
     let raw = read(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
-    Ok(MemInfo {
+    Ok(SocketMemory {
         rmem_alloc: raw.u32(0),
         rcvbuf: raw.u32(4),
         sndbuf: raw.u32(12),
@@ -189,13 +189,13 @@ mod tests {
         assert_eq!(info.state, ESTABLISHED);
         assert_eq!(info.bytes_received, 5000);
         assert!(tcp_info(near.as_fd()).unwrap().snd_mss > 0);
-        let memory = mem_info(near.as_fd()).unwrap();
+        let memory = socket_memory(near.as_fd()).unwrap();
         assert!(memory.sndbuf >= 4096 && memory.rcvbuf >= 2304);
     }
 
     #[test]
     fn fields_beyond_the_returned_length_are_zero() {
-        let raw = Raw {
+        let raw = RawOptionValue {
             bytes: [0xff; ROOM],
             len: 104,
         };
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_old_kernels_window_is_the_most_that_it_would_announce() {
-        let mut raw = Raw {
+        let mut raw = RawOptionValue {
             bytes: [0; ROOM],
             len: 232,
         };

@@ -7,11 +7,11 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Wakes every thread that waits with it (an eventfd). Once rung it stays rung until
-/// [`Wake::quiet`].
+/// [`WakeEvent::clear`].
 #[derive(Debug)]
-pub struct Wake(OwnedFd);
+pub struct WakeEvent(OwnedFd);
 
-impl Wake {
+impl WakeEvent {
     /// Not rung.
     pub fn new() -> io::Result<Self> {
         Ok(Self(eventfd(
@@ -21,18 +21,18 @@ impl Wake {
     }
 
     /// Wakes all waiters, present and future.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         // The only possible failure is a full counter, and a full counter is rung.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Takes the ringing back.
-    pub fn quiet(&self) {
+    pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
 }
 
-impl AsFd for Wake {
+impl AsFd for WakeEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -82,18 +82,18 @@ mod tests {
 
     #[test]
     fn ringing_ends_a_wait_until_it_is_quieted() {
-        let wake = Wake::new().unwrap();
+        let wake = WakeEvent::new().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(10));
-                wake.ring();
+                wake.wake();
             });
             let hour = Duration::from_secs(3600);
             assert!(wait([(wake.as_fd(), PollFlags::IN)], hour).unwrap()[0]);
         });
         let zero = Duration::ZERO;
         assert!(wait([(wake.as_fd(), PollFlags::IN)], zero).unwrap()[0]);
-        wake.quiet();
+        wake.clear();
         assert!(!wait([(wake.as_fd(), PollFlags::IN)], zero).unwrap()[0]);
     }
 

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 /// # Errors
 /// EINVAL, ESPIPE or ENOSYS where the file or the system has no such thing; what the disk says (EIO,
 /// ENOSPC, EDQUOT).
-pub(crate) fn begin(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+pub(crate) fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     sync_range(file, offset, len, libc::SYNC_FILE_RANGE_WRITE)
 }
 
@@ -18,8 +18,8 @@ pub(crate) fn begin(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<(
 /// cache is flushed: that takes fdatasync(2).
 ///
 /// # Errors
-/// As [`begin`]. The kernel tells a write-back error once per open file: the caller must remember it.
-pub(crate) fn settle(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+/// As [`start_writeback`]. The kernel tells a write-back error once per open file: the caller must remember it.
+pub(crate) fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
@@ -30,8 +30,8 @@ pub(crate) fn settle(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<
 /// nobody was told. Neither begins write-back nor waits for any.
 ///
 /// # Errors
-/// As [`begin`]. Told once per open file.
-pub(crate) fn check(file: BorrowedFd<'_>) -> io::Result<()> {
+/// As [`start_writeback`]. Told once per open file.
+pub(crate) fn check_writeback_errors(file: BorrowedFd<'_>) -> io::Result<()> {
     // A range that no file reaches has no page to wait for; the errors are looked at all the same.
     sync_range(file, BEYOND, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
 }

@@ -19,13 +19,13 @@ const ORIGIN_ZEROCOPY: u8 = 5;
 /// Room for one IP_RECVERR or IPV6_RECVERR control message, whose payload is a
 /// `sock_extended_err` followed by a socket address.
 #[repr(C, align(8))]
-struct ControlRoom([u8; 128]);
+struct ControlMessageBuffer([u8; 128]);
 
 /// Reads one completion from the socket's error queue: sends `first..=last` (counted from 0 by
 /// successful zero-copy sends on this socket) have left their memory. `None` when there is none
 /// now.
-pub fn completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
-    let mut room = ControlRoom([0; 128]);
+pub fn read_completion(fd: BorrowedFd<'_>) -> io::Result<Option<(u32, u32)>> {
+    let mut room = ControlMessageBuffer([0; 128]);
     // SAFETY: msghdr is plain data for which all-zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_control = room.0.as_mut_ptr().cast();
@@ -76,14 +76,14 @@ mod tests {
         let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
         enable(near.as_fd()).unwrap();
-        assert_eq!(completion(near.as_fd()).unwrap(), None);
+        assert_eq!(read_completion(near.as_fd()).unwrap(), None);
         let data = vec![5; 20_000];
         let sent = socket2::SockRef::from(&near)
             .send_with_flags(&data, FLAG)
             .unwrap();
         far.read_exact(&mut vec![0; sent]).unwrap();
         for _ in 0..15_000 {
-            if let Some(done) = completion(near.as_fd()).unwrap() {
+            if let Some(done) = read_completion(near.as_fd()).unwrap() {
                 assert_eq!(done, (0, 0));
                 return;
             }

@@ -4,7 +4,7 @@
 //! Several readers share what is missing: each asks for the next piece when it has stored the last
 //! one, so that a slow reader never holds the others back.
 
-mod local;
+mod file_origin;
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,20 +17,20 @@ use tune::limiter::Role;
 
 use crate::buffer::PageBuffer;
 use crate::checkpoint;
-use crate::cursor::{self, Left, Supply};
 use crate::error::DataError;
-use crate::job::{Control, Report, Settings};
-use crate::lock::locked;
-use crate::os::wake::Wake;
+use crate::job::{TransferControl, TransferReport, TransferSettings};
+use crate::locks::lock;
+use crate::os::wake::WakeEvent;
+use crate::send_cursor::{self, RemainingRanges, SendCursor};
 use crate::sizing;
 use crate::store::{Sink, Source};
-use crate::sum::{Sum, Tap};
-use crate::transfer::{STEP, Transfer};
+use crate::transfer::{ActiveTransfer, MAX_STEP};
+use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
-pub use local::{Files, share};
+pub use file_origin::{FileOrigin, clone_file};
 
 /// Something that bytes are asked of.
-pub trait Origin: Send + Sync {
+pub trait RangeOrigin: Send + Sync {
     /// For messages: the path, the URL.
     fn name(&self) -> String;
 
@@ -38,37 +38,37 @@ pub trait Origin: Send + Sync {
     ///
     /// # Errors
     /// The reason why it cannot be opened.
-    fn reader(&self) -> io::Result<Box<dyn Reader + '_>>;
+    fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>>;
 
     /// Whether the bytes come over connections, that are sized and shown, and that may be refused.
-    fn over_network(&self) -> bool {
+    fn is_networked(&self) -> bool {
         false
     }
 
     /// Smallest piece that is worth asking for towards the end, bytes.
-    fn least_piece(&self) -> u64 {
-        cursor::SMALLEST
+    fn min_piece(&self) -> u64 {
+        send_cursor::MIN_PART
     }
 }
 
 /// The transfer that a reader works for.
 #[derive(Debug, Clone, Copy)]
-pub struct Duty<'d> {
+pub struct ReaderContext<'d> {
     /// Of its connections.
-    pub settings: &'d Settings,
+    pub settings: &'d TransferSettings,
     /// Shows its connections.
-    pub control: &'d Arc<Control>,
+    pub control: &'d Arc<TransferControl>,
     /// Ready to read when its waits are to end.
-    pub stop: &'d Arc<Wake>,
+    pub stop: &'d Arc<WakeEvent>,
 }
 
-/// One thread's way to an [`Origin`].
-pub trait Reader: Send {
+/// One thread's way to an [`RangeOrigin`].
+pub trait RangeReader: Send {
     /// Works for this transfer from now on.
-    fn join(&mut self, _duty: Duty<'_>) {}
+    fn join_transfer(&mut self, _duty: ReaderContext<'_>) {}
 
     /// Has no more part in the transfer; what the kernel saw of its connections.
-    fn leave(&mut self) -> Evidence {
+    fn leave_transfer(&mut self) -> Evidence {
         Evidence::default()
     }
 
@@ -77,17 +77,17 @@ pub trait Reader: Send {
     /// # Errors
     /// A refusal; [`io::ErrorKind::WouldBlock`] or [`io::ErrorKind::TimedOut`] when nothing has come for a
     /// while: it is asked again, until the transfer counts as stalled.
-    fn ask(&mut self, start: u64, end: Option<u64>) -> io::Result<()>;
+    fn request(&mut self, start: u64, end: Option<u64>) -> io::Result<()>;
 
     /// The next of the bytes that were asked for; 0 at their end.
     ///
     /// # Errors
-    /// As [`Reader::ask`].
+    /// As [`RangeReader::request`].
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 
     /// Has the kernel put the next bytes, at most `len`, at `offset` of the file `to`; `None` where that
     /// cannot be: then they are read.
-    fn hand_over(
+    fn copy_to_file(
         &mut self,
         _to: BorrowedFd<'_>,
         _offset: u64,
@@ -118,25 +118,25 @@ pub struct PullPlan {
 /// Those of the origin ([`DataError::Read`], whose reason is the reader's own error), of the sink,
 /// [`DataError::Shrunk`] when a range ends early, and those of stopping.
 pub fn run(
-    from: &dyn Origin,
+    from: &dyn RangeOrigin,
     sink: &Arc<dyn Sink>,
     plan: &PullPlan,
-    settings: &Settings,
-    control: &Arc<Control>,
-) -> Result<Report, DataError> {
-    let transfer = Transfer::new(Role::Receiver, settings, control)?;
-    let most = plan.missing.as_ref().map(RangeSet::bytes);
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> Result<TransferReport, DataError> {
+    let transfer = ActiveTransfer::new(Role::Receiver, settings, control)?;
+    let most = plan.missing.as_ref().map(RangeSet::byte_count);
     let moving = || {
         let readers = match &plan.missing {
-            Some(missing) if sink.seekable() => settings.streams.min(pieces(missing, plan)),
+            Some(missing) if sink.is_seekable() => settings.streams.min(pieces(missing, plan)),
             _ => 1,
         };
-        let ordered = settings.sum.is_some_and(|a| !a.combines());
+        let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
         let view = plan.view.clone().filter(|_| ordered && readers > 1);
         let (view, origin) = view.map_or((None, 0), |(view, origin)| (Some(view), origin));
-        let sum = Sum::read_back(settings.sum, view, origin);
+        let sum = TransferChecksum::read_back(settings.checksum, view, origin);
         let go_on = || transfer.check().is_ok();
-        let work = Work {
+        let work = PullTask {
             from,
             sink,
             plan,
@@ -145,67 +145,67 @@ pub fn run(
             transfer: &transfer,
             sum: &sum,
         };
-        sum.beside(go_on, || work.all(readers))?;
-        Ok(sum.digest())
+        sum.run_with_follower(go_on, || work.read_missing(readers))?;
+        Ok(sum.finish())
     };
-    let receive = || match most.is_some_and(|bytes| bytes <= STEP as u64) {
+    let receive = || match most.is_some_and(|bytes| bytes <= MAX_STEP as u64) {
         // A thread for its checkpoints would take longer than such a file: nothing of it is safe before
         // whoever calls it stored has synced it.
         true => {
-            if sink.durable() {
+            if sink.is_durable() {
                 transfer.control().promise_synced();
             }
             moving()
         }
-        false => checkpoint::beside(&transfer, sink, moving),
+        false => checkpoint::run_with_checkpoints(&transfer, sink, moving),
     };
-    let result = transfer.check().and_then(|()| match from.over_network() {
-        true => sizing::beside(&transfer, settings, Role::Receiver, most, receive),
+    let result = transfer.check().and_then(|()| match from.is_networked() {
+        true => sizing::run_with_sizing(&transfer, settings, Role::Receiver, most, receive),
         false => receive(),
     });
     transfer.finish(result)
 }
 
 fn pieces(missing: &RangeSet, plan: &PullPlan) -> usize {
-    let pieces = missing.bytes().div_ceil(plan.piece.max(1)).max(1);
+    let pieces = missing.byte_count().div_ceil(plan.piece.max(1)).max(1);
     usize::try_from(pieces).unwrap_or(usize::MAX)
 }
 
 /// State that the readers of one transfer share.
-struct Work<'w> {
-    from: &'w dyn Origin,
+struct PullTask<'w> {
+    from: &'w dyn RangeOrigin,
     sink: &'w Arc<dyn Sink>,
     plan: &'w PullPlan,
-    settings: &'w Settings,
-    control: &'w Arc<Control>,
-    transfer: &'w Transfer,
-    sum: &'w Sum,
+    settings: &'w TransferSettings,
+    control: &'w Arc<TransferControl>,
+    transfer: &'w ActiveTransfer,
+    sum: &'w TransferChecksum,
 }
 
-impl Work<'_> {
+impl PullTask<'_> {
     /// Reads all that is missing.
-    fn all(&self, readers: usize) -> Result<(), DataError> {
-        let least = self.from.least_piece();
-        let supply = self.plan.missing.as_ref().map(Supply::ranges);
-        let Some(Supply::Ranges { left, .. }) = &supply else {
+    fn read_missing(&self, readers: usize) -> Result<(), DataError> {
+        let least = self.from.min_piece();
+        let supply = self.plan.missing.as_ref().map(SendCursor::ranges);
+        let Some(SendCursor::Ranges { left, .. }) = &supply else {
             #[expect(
                 clippy::redundant_closure_for_method_calls,
                 reason = "the method would be that of one lifetime"
             )]
-            return self.lane(|lane| lane.until_the_end());
+            return self.run_worker(|lane| lane.until_the_end());
         };
         if readers > 1 {
-            self.beside_each_other(left, readers)?;
+            self.run_parallel(left, readers)?;
         }
         // Alone, or what readers left that could not begin.
-        while !locked(left).is_empty() {
-            self.lane(|lane| lane.pieces(left, (1, least), &mut |_| false))?;
+        while !lock(left).is_empty() {
+            self.run_worker(|lane| lane.pieces(left, (1, least), &mut |_| false))?;
         }
         Ok(())
     }
 
-    fn beside_each_other(&self, left: &Mutex<Left>, readers: usize) -> Result<(), DataError> {
-        let cut = (readers, self.from.least_piece());
+    fn run_parallel(&self, left: &Mutex<RemainingRanges>, readers: usize) -> Result<(), DataError> {
+        let cut = (readers, self.from.min_piece());
         std::thread::scope(|scope| {
             for n in 0..readers {
                 let spawned = std::thread::Builder::new()
@@ -215,9 +215,9 @@ impl Work<'_> {
                         // anything else, who is alone at the end will meet it again.
                         let mut gives_way = |error: &DataError| {
                             tracing::debug!(%error, "one reader fewer");
-                            self.from.over_network()
+                            self.from.is_networked()
                         };
-                        let done = self.lane(|lane| lane.pieces(left, cut, &mut gives_way));
+                        let done = self.run_worker(|lane| lane.pieces(left, cut, &mut gives_way));
                         if let Err(error) = done {
                             self.transfer.fail(error);
                         }
@@ -236,35 +236,35 @@ impl Work<'_> {
     }
 
     /// Has one reader do `part`, in this thread.
-    fn lane(
+    fn run_worker(
         &self,
-        part: impl FnOnce(&mut Lane<'_>) -> Result<(), DataError>,
+        part: impl FnOnce(&mut PullWorker<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
-        let mut lane = Lane::new(self)?;
-        lane.reader.join(Duty {
+        let mut lane = PullWorker::new(self)?;
+        lane.reader.join_transfer(ReaderContext {
             settings: self.settings,
             control: self.control,
             stop: self.transfer.stop_wake(),
         });
-        self.transfer.on_join();
+        self.transfer.on_stream_start();
         let done = part(&mut lane);
-        let mut accounts = lane.reader.leave();
-        accounts.store += lane.in_store;
-        accounts.wire += lane.on_wire;
+        let mut accounts = lane.reader.leave_transfer();
+        accounts.store_time += lane.in_store;
+        accounts.wire_time += lane.on_wire;
         self.transfer.add_stream(&accounts);
-        self.transfer.on_leave(0);
+        self.transfer.on_stream_end(0);
         done
     }
 }
 
 /// One reader at work.
-struct Lane<'t> {
-    from: &'t dyn Origin,
-    reader: Box<dyn Reader + 't>,
+struct PullWorker<'t> {
+    from: &'t dyn RangeOrigin,
+    reader: Box<dyn RangeReader + 't>,
     sink: &'t Arc<dyn Sink>,
     plan: &'t PullPlan,
-    transfer: &'t Transfer,
-    tap: Tap<'t>,
+    transfer: &'t ActiveTransfer,
+    tap: StreamChecksum<'t>,
     buffer: PageBuffer,
     /// The kernel may put the bytes in place: nobody needs to see them.
     unseen: bool,
@@ -273,9 +273,9 @@ struct Lane<'t> {
     on_wire: Duration,
 }
 
-impl<'t> Lane<'t> {
-    fn new(work: &'t Work<'t>) -> Result<Self, DataError> {
-        let Work { from, sink, .. } = *work;
+impl<'t> PullWorker<'t> {
+    fn new(work: &'t PullTask<'t>) -> Result<Self, DataError> {
+        let PullTask { from, sink, .. } = *work;
         let reader = from.reader().map_err(|e| failed(from, e))?;
         Ok(Self {
             from,
@@ -283,9 +283,9 @@ impl<'t> Lane<'t> {
             sink,
             plan: work.plan,
             transfer: work.transfer,
-            tap: work.sum.tap(),
+            tap: work.sum.stream_checksum(),
             buffer: PageBuffer::new(work.transfer.step()),
-            unseen: !work.sum.needs_bytes() && sink.seekable(),
+            unseen: !work.sum.needs_bytes() && sink.is_seekable(),
             in_store: Duration::ZERO,
             on_wire: Duration::ZERO,
         })
@@ -295,12 +295,12 @@ impl<'t> Lane<'t> {
     /// bytes. A reader that cannot even begin ends, and its piece is for others, if `gives_way` says so.
     fn pieces(
         &mut self,
-        left: &Mutex<Left>,
+        left: &Mutex<RemainingRanges>,
         (readers, least): (usize, u64),
         gives_way: &mut dyn FnMut(&DataError) -> bool,
     ) -> Result<(), DataError> {
         let mut begun = false;
-        while let Some(part) = Supply::next_of(left, self.plan.piece, readers, least) {
+        while let Some(part) = SendCursor::next_at_least(left, self.plan.piece, readers, least) {
             let ByteRange { start, end } = part.range;
             let origin = self.plan.origin;
             let asked = self.ask(
@@ -309,7 +309,7 @@ impl<'t> Lane<'t> {
             );
             match asked {
                 Err(error) if !begun && self.transfer.check().is_ok() && gives_way(&error) => {
-                    locked(left).give_back(part.range);
+                    lock(left).return_range(part.range);
                     return Ok(());
                 }
                 asked => asked?,
@@ -347,14 +347,14 @@ impl<'t> Lane<'t> {
             reader, transfer, ..
         } = self;
         let begun = Instant::now();
-        let asked = patiently(self.from, transfer, || reader.ask(start, end));
+        let asked = retry_until_stalled(self.from, transfer, || reader.request(start, end));
         self.waited(begun);
         asked
     }
 
     /// The origin kept this thread since `begun`.
     fn waited(&mut self, begun: Instant) {
-        match self.from.over_network() {
+        match self.from.is_networked() {
             true => self.on_wire += begun.elapsed(),
             false => self.in_store += begun.elapsed(),
         }
@@ -372,7 +372,7 @@ impl<'t> Lane<'t> {
         };
         let end = at + n as u64;
         if n > 0 {
-            self.transfer.clock().touch();
+            self.transfer.clock().note_progress();
             self.transfer.control().add_stored(at, end);
             self.tap.stored(at, end);
             self.transfer.add_moved(n as u64);
@@ -387,9 +387,9 @@ impl<'t> Lane<'t> {
         };
         let written = |e| DataError::write(&**self.sink, e);
         self.sink.begin().map_err(written)?;
-        let _hold = self.transfer.clock().hold();
+        let _hold = self.transfer.clock().pause();
         let begun = Instant::now();
-        let moved = self.reader.hand_over(to, at, len);
+        let moved = self.reader.copy_to_file(to, at, len);
         self.in_store += begun.elapsed();
         match moved {
             None => {
@@ -413,12 +413,12 @@ impl<'t> Lane<'t> {
         } = self;
         let buf = &mut buffer.as_mut()[..len];
         let begun = Instant::now();
-        let read = patiently(self.from, transfer, || reader.read(buf));
+        let read = retry_until_stalled(self.from, transfer, || reader.read(buf));
         self.waited(begun);
         let n = read?;
         let bytes = &self.buffer.as_ref()[..n];
-        self.tap.pass(at, bytes);
-        let _hold = self.transfer.clock().hold();
+        self.tap.add(at, bytes);
+        let _hold = self.transfer.clock().pause();
         let begun = Instant::now();
         let written = self.sink.write_at(at, bytes);
         self.in_store += begun.elapsed();
@@ -428,19 +428,19 @@ impl<'t> Lane<'t> {
 }
 
 /// Tries until it works, the transfer is to stop, or nothing has moved for too long.
-fn patiently<T>(
-    from: &dyn Origin,
-    transfer: &Transfer,
+fn retry_until_stalled<T>(
+    from: &dyn RangeOrigin,
+    transfer: &ActiveTransfer,
     mut attempt: impl FnMut() -> io::Result<T>,
 ) -> Result<T, DataError> {
     loop {
         match attempt() {
             Ok(done) => return Ok(done),
-            Err(e) if is_pause(&e) => {}
+            Err(e) if is_retryable(&e) => {}
             Err(e) => return Err(failed(from, e)),
         }
         transfer.check()?;
-        if transfer.clock().left().is_zero() {
+        if transfer.clock().time_left().is_zero() {
             return Err(DataError::Stalled {
                 seconds: transfer.clock().limit_seconds(),
             });
@@ -448,12 +448,12 @@ fn patiently<T>(
     }
 }
 
-fn is_pause(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-fn failed(from: &dyn Origin, error: io::Error) -> DataError {
+fn failed(from: &dyn RangeOrigin, error: io::Error) -> DataError {
     DataError::Read {
         what: from.name(),
         source: error,

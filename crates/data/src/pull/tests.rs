@@ -1,22 +1,22 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 use units::splitmix::SplitMix64;
 
 use super::*;
-use crate::digest::Digest;
+use crate::checksum::ChecksumHasher;
 use crate::store::memory::{MemorySink, MemorySource};
 
 /// An origin that gives few bytes at a time, pauses, and may break.
 #[derive(Debug)]
-struct Slow {
+struct SlowOrigin {
     bytes: Vec<u8>,
     readers: AtomicUsize,
     /// A read beyond this offset fails.
     breaks_at: u64,
 }
 
-impl Slow {
+impl SlowOrigin {
     fn new(len: usize) -> Self {
         Self {
             bytes: content(len),
@@ -26,14 +26,14 @@ impl Slow {
     }
 }
 
-impl Origin for Slow {
+impl RangeOrigin for SlowOrigin {
     fn name(&self) -> String {
         "slow".to_owned()
     }
 
-    fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
         self.readers.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(SlowReader {
+        Ok(Box::new(SlowRangeReader {
             origin: self,
             at: 0,
             end: 0,
@@ -42,15 +42,15 @@ impl Origin for Slow {
     }
 }
 
-struct SlowReader<'o> {
-    origin: &'o Slow,
+struct SlowRangeReader<'o> {
+    origin: &'o SlowOrigin,
     at: usize,
     end: usize,
     pause: bool,
 }
 
-impl Reader for SlowReader<'_> {
-    fn ask(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
+impl RangeReader for SlowRangeReader<'_> {
+    fn request(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
         let len = self.origin.bytes.len();
         let bound = |offset: u64| usize::try_from(offset).unwrap_or(len).min(len);
         (self.at, self.end) = (bound(start), end.map_or(len, bound));
@@ -92,16 +92,16 @@ fn plan(missing: Option<&str>, origin: u64) -> PullPlan {
     }
 }
 
-fn settings(streams: usize, sum: Option<Algorithm>) -> Settings {
-    Settings {
+fn settings(streams: usize, sum: Option<ChecksumAlgorithm>) -> TransferSettings {
+    TransferSettings {
         streams,
-        sum,
-        ..Settings::default()
+        checksum: sum,
+        ..TransferSettings::default()
     }
 }
 
-fn digest(algorithm: Algorithm, bytes: &[u8]) -> String {
-    let mut digest = Digest::new(algorithm);
+fn digest(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
+    let mut digest = ChecksumHasher::new(algorithm);
     digest.update(bytes);
     digest.finish()
 }
@@ -114,9 +114,9 @@ fn sink() -> (MemorySink, Arc<dyn Sink>) {
 
 #[test]
 fn several_readers_bring_every_missing_byte_and_nothing_else() {
-    let origin = Slow::new(100_000);
+    let origin = SlowOrigin::new(100_000);
     let (memory, shared) = sink();
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let plan = plan(Some("0-30000,50000-90000"), 1000);
     let report = run(&origin, &shared, &plan, &settings(3, None), &control).unwrap();
     assert_eq!(report.evidence.bytes, 70_000);
@@ -130,27 +130,31 @@ fn several_readers_bring_every_missing_byte_and_nothing_else() {
 
 #[test]
 fn sums_of_all_kinds_are_those_of_the_bytes() {
-    let origin = Slow::new(60_000);
-    for algorithm in [Algorithm::Crc32c, Algorithm::Md5, Algorithm::Blake3] {
+    let origin = SlowOrigin::new(60_000);
+    for algorithm in [
+        ChecksumAlgorithm::Crc32c,
+        ChecksumAlgorithm::Md5,
+        ChecksumAlgorithm::Blake3,
+    ] {
         for streams in [1, 4] {
             let (_, shared) = sink();
             let plan = PullPlan {
-                view: shared.reread().map(|view| (view, 0)),
+                view: shared.open_reader().map(|view| (view, 0)),
                 ..plan(Some("0-60000"), 0)
             };
             let settings = settings(streams, Some(algorithm));
             let report = run(&origin, &shared, &plan, &settings, &Arc::default()).unwrap();
             let wanted = digest(algorithm, &origin.bytes);
-            assert_eq!(report.digest, Some(wanted), "{algorithm:?} {streams}");
+            assert_eq!(report.checksum, Some(wanted), "{algorithm:?} {streams}");
         }
     }
 }
 
 #[test]
 fn an_unknown_end_is_read_to() {
-    let origin = Slow::new(10_000);
+    let origin = SlowOrigin::new(10_000);
     let (memory, shared) = sink();
-    let settings = settings(8, Some(Algorithm::Crc32c));
+    let settings = settings(8, Some(ChecksumAlgorithm::Crc32c));
     let report = run(&origin, &shared, &plan(None, 0), &settings, &Arc::default()).unwrap();
     assert_eq!(memory.take(), origin.bytes);
     assert_eq!(report.evidence.bytes, 10_000);
@@ -159,9 +163,9 @@ fn an_unknown_end_is_read_to() {
 
 #[test]
 fn an_origin_that_ends_early_or_breaks_fails_and_what_came_is_noted() {
-    let short = Slow::new(10_000);
+    let short = SlowOrigin::new(10_000);
     let (_, shared) = sink();
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let failed = run(
         &short,
         &shared,
@@ -174,9 +178,9 @@ fn an_origin_that_ends_early_or_breaks_fails_and_what_came_is_noted() {
         "{failed:?}"
     );
     assert_eq!(control.stored(), ranges("0-10000"));
-    let broken = Slow {
+    let broken = SlowOrigin {
         breaks_at: 5000,
-        ..Slow::new(10_000)
+        ..SlowOrigin::new(10_000)
     };
     let failed = run(
         &broken,
@@ -191,17 +195,17 @@ fn an_origin_that_ends_early_or_breaks_fails_and_what_came_is_noted() {
 #[test]
 fn silence_is_a_stall_and_cancelling_an_abort() {
     #[derive(Debug)]
-    struct Silent;
-    impl Origin for Silent {
+    struct SilentOrigin;
+    impl RangeOrigin for SilentOrigin {
         fn name(&self) -> String {
             "silent".to_owned()
         }
-        fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+        fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
             Ok(Box::new(Self))
         }
     }
-    impl Reader for Silent {
-        fn ask(&mut self, _: u64, _: Option<u64>) -> io::Result<()> {
+    impl RangeReader for SilentOrigin {
+        fn request(&mut self, _: u64, _: Option<u64>) -> io::Result<()> {
             Ok(())
         }
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -213,7 +217,7 @@ fn silence_is_a_stall_and_cancelling_an_abort() {
     let mut hasty = settings(2, None);
     hasty.options.stall = Duration::from_millis(50);
     let failed = run(
-        &Silent,
+        &SilentOrigin,
         &shared,
         &plan(Some("0-9000"), 0),
         &hasty,
@@ -223,10 +227,10 @@ fn silence_is_a_stall_and_cancelling_an_abort() {
         matches!(failed, Err(DataError::Stalled { .. })),
         "{failed:?}"
     );
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     control.cancel();
     let failed = run(
-        &Silent,
+        &SilentOrigin,
         &shared,
         &plan(Some("0-9000"), 0),
         &settings(1, None),
@@ -246,7 +250,11 @@ fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
     let mut from = tempfile::tempfile().unwrap();
     from.write_all(&bytes).unwrap();
     let source: Arc<dyn Source> = Arc::new(FileSource::new(from, "from").unwrap());
-    for sum in [None, Some(Algorithm::Crc32c), Some(Algorithm::Sha256)] {
+    for sum in [
+        None,
+        Some(ChecksumAlgorithm::Crc32c),
+        Some(ChecksumAlgorithm::Sha256),
+    ] {
         let to = tempfile::tempfile().unwrap();
         let sink: Arc<dyn Sink> = Arc::new(FileSink::new(to.try_clone().unwrap(), "to").unwrap());
         let plan = PullPlan {
@@ -254,7 +262,7 @@ fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
             ..plan(Some("0-290000"), 10_000)
         };
         let report = run(
-            &Files(Arc::clone(&source)),
+            &FileOrigin(Arc::clone(&source)),
             &sink,
             &plan,
             &settings(2, sum),
@@ -264,7 +272,7 @@ fn a_file_is_copied_by_the_kernel_or_through_memory_to_the_same_bytes() {
         to.read_exact_at(&mut copy, 0).unwrap();
         assert_eq!(copy, bytes[10_000..]);
         let wanted = sum.map(|algorithm| digest(algorithm, &copy));
-        assert_eq!(report.unwrap().digest, wanted);
+        assert_eq!(report.unwrap().checksum, wanted);
     }
 }
 
@@ -276,8 +284,8 @@ fn what_is_over_in_one_step_is_not_called_safe() {
     let source = MemorySource::new(content(9000), "m");
     let to = FileSink::new(tempfile::tempfile().unwrap(), "to").unwrap();
     let sink: Arc<dyn Sink> = Arc::new(to.with_policy(SyncPolicy::File, None));
-    let control = Arc::new(Control::new());
-    let from = Files(Arc::new(source));
+    let control = Arc::new(TransferControl::new());
+    let from = FileOrigin(Arc::new(source));
     let plan = plan(Some("0-9000"), 0);
     run(&from, &sink, &plan, &settings(1, None), &control).unwrap();
     assert_eq!(control.stored().to_string(), "0-9000");
@@ -288,24 +296,24 @@ fn what_is_over_in_one_step_is_not_called_safe() {
 fn what_the_file_system_cannot_share_is_left_as_it_was() {
     let source = MemorySource::new(&b"abc"[..], "m");
     let sink = MemorySink::new(10, "m");
-    let control = Control::new();
-    assert!(share(&source, &sink, 3, &control).unwrap().is_none());
+    let control = TransferControl::new();
+    assert!(clone_file(&source, &sink, 3, &control).unwrap().is_none());
     assert!(control.stored().is_empty());
     assert!(sink.take().is_empty());
 }
 
 /// Takes one connection only.
-struct Busy(Slow);
+struct SingleConnectionOrigin(SlowOrigin);
 
-impl Origin for Busy {
+impl RangeOrigin for SingleConnectionOrigin {
     fn name(&self) -> String {
         "busy".to_owned()
     }
 
-    fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
         let number = self.0.readers.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(Refused {
-            inner: SlowReader {
+        Ok(Box::new(RefusingReader {
+            inner: SlowRangeReader {
                 origin: &self.0,
                 at: 0,
                 end: 0,
@@ -315,26 +323,26 @@ impl Origin for Busy {
         }))
     }
 
-    fn over_network(&self) -> bool {
+    fn is_networked(&self) -> bool {
         true
     }
 
-    fn least_piece(&self) -> u64 {
+    fn min_piece(&self) -> u64 {
         1 << 20
     }
 }
 
-struct Refused<'o> {
-    inner: SlowReader<'o>,
+struct RefusingReader<'o> {
+    inner: SlowRangeReader<'o>,
     refused: bool,
 }
 
-impl Reader for Refused<'_> {
-    fn ask(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
+impl RangeReader for RefusingReader<'_> {
+    fn request(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
         if self.refused {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        self.inner.ask(start, end)
+        self.inner.request(start, end)
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -344,7 +352,7 @@ impl Reader for Refused<'_> {
 
 #[test]
 fn readers_that_cannot_begin_leave_their_pieces_to_the_others() {
-    let busy = Busy(Slow::new(2_000_000));
+    let busy = SingleConnectionOrigin(SlowOrigin::new(2_000_000));
     let memory = MemorySink::new(2_000_000, "memory");
     let sink: Arc<dyn Sink> = Arc::new(memory.clone());
     let mut missing = RangeSet::new();
@@ -355,16 +363,16 @@ fn readers_that_cannot_begin_leave_their_pieces_to_the_others() {
         piece: 64 << 10,
         view: None,
     };
-    let settings = Settings {
+    let settings = TransferSettings {
         streams: 4,
-        sum: Some(Algorithm::Crc32c),
-        ..Settings::default()
+        checksum: Some(ChecksumAlgorithm::Crc32c),
+        ..TransferSettings::default()
     };
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let report = run(&busy, &sink, &plan, &settings, &control);
-    let digest = report.unwrap().digest;
+    let digest = report.unwrap().checksum;
     assert!(memory.bytes() == busy.0.bytes);
-    let mut whole = Digest::new(Algorithm::Crc32c);
+    let mut whole = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
     whole.update(&busy.0.bytes);
     assert_eq!(digest, Some(whole.finish()));
     assert_eq!(control.stored().to_string(), "0-2000000");
@@ -373,20 +381,20 @@ fn readers_that_cannot_begin_leave_their_pieces_to_the_others() {
 #[test]
 fn time_that_a_network_keeps_a_reader_waiting_is_told() {
     #[derive(Debug)]
-    struct Far;
-    impl Origin for Far {
+    struct DelayedOrigin;
+    impl RangeOrigin for DelayedOrigin {
         fn name(&self) -> String {
             "far".to_owned()
         }
-        fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+        fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
             Ok(Box::new(Self))
         }
-        fn over_network(&self) -> bool {
+        fn is_networked(&self) -> bool {
             true
         }
     }
-    impl Reader for Far {
-        fn ask(&mut self, _: u64, _: Option<u64>) -> io::Result<()> {
+    impl RangeReader for DelayedOrigin {
+        fn request(&mut self, _: u64, _: Option<u64>) -> io::Result<()> {
             Ok(())
         }
         fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
@@ -397,8 +405,18 @@ fn time_that_a_network_keeps_a_reader_waiting_is_told() {
     }
     let (_, shared) = sink();
     let plan = plan(Some("0-1000"), 0);
-    let report = run(&Far, &shared, &plan, &settings(1, None), &Arc::default()).unwrap();
+    let report = run(
+        &DelayedOrigin,
+        &shared,
+        &plan,
+        &settings(1, None),
+        &Arc::default(),
+    )
+    .unwrap();
     let evidence = report.evidence;
-    assert!(evidence.wire >= Duration::from_millis(50), "{evidence:?}");
-    assert!(evidence.store < evidence.wire);
+    assert!(
+        evidence.wire_time >= Duration::from_millis(50),
+        "{evidence:?}"
+    );
+    assert!(evidence.store_time < evidence.wire_time);
 }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use super::ReceiveTask;
-use super::accept::Intake;
-use super::crew::Crew;
-use super::gathering::Gathering;
-use crate::budget::Permit;
-use crate::channel::Channel;
+use super::acceptor::StreamAcceptor;
+use super::extended_receive::ExtendedReceive;
+use super::receiver_threads::ReceiverThreads;
+use crate::budget::StreamPermit;
+use crate::channel::SessionDataChannel;
 use crate::error::DataError;
-use crate::stream::Stream;
+use crate::stream::DataStream;
 
 /// Receives over the cached connections and all that arrive; keeps those that may be used again.
 pub(super) fn receive(
-    channel: &mut Channel,
+    channel: &mut SessionDataChannel,
     task: &ReceiveTask<'_>,
 ) -> Result<Option<String>, DataError> {
-    let gathering = Gathering::new(task.sum(true))?;
+    let gathering = ExtendedReceive::new(task.sum(true))?;
     // Kept connections have theirs.
     let reused = channel.has_cached(false);
     let permit = if reused {
@@ -29,27 +29,27 @@ pub(super) fn receive(
         .open;
     let go_on = || task.transfer.check().is_ok();
     gathering
-        .sum
-        .beside(go_on, || gather(channel, task, &gathering, present, permit));
+        .checksum
+        .run_with_follower(go_on, || gather(channel, task, &gathering, present, permit));
     task.transfer.check()?;
     let (sum, parked) = gathering.into_parts();
-    channel.keep(false, parked);
-    Ok(sum.digest())
+    channel.keep_streams(false, parked);
+    Ok(sum.finish())
 }
 
 /// Runs the readers, and in the caller's thread the intake of further connections, until all
 /// have ended. A failure is noted in the transfer.
 fn gather(
-    channel: &Channel,
+    channel: &SessionDataChannel,
     task: &ReceiveTask<'_>,
-    gathering: &Gathering,
-    present: Vec<Arc<Stream>>,
-    permit: Option<Permit>,
+    gathering: &ExtendedReceive,
+    present: Vec<Arc<DataStream>>,
+    permit: Option<StreamPermit>,
 ) {
     let transfer = task.transfer;
     std::thread::scope(|scope| {
-        let crew = Crew::new(scope, task, gathering);
-        let mut intake = Intake::new(channel, crew, permit);
+        let crew = ReceiverThreads::new(scope, task, gathering);
+        let mut intake = StreamAcceptor::new(channel, crew, permit);
         let taken = intake.adopt(present).and_then(|()| intake.run());
         if let Err(error) = taken {
             transfer.fail(error);

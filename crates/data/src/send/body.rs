@@ -9,17 +9,17 @@ use tune::limiter::Role;
 
 use crate::dialer::Dialer;
 use crate::error::DataError;
-use crate::job::{Control, Report, Settings};
-use crate::lock::locked;
-use crate::pull::Duty;
+use crate::job::{TransferControl, TransferReport, TransferSettings};
+use crate::locks::lock;
+use crate::pull::ReaderContext;
 use crate::sizing;
 use crate::store::Source;
-use crate::sum::{Sum, Tap};
-use crate::transfer::Transfer;
+use crate::transfer::ActiveTransfer;
+use crate::transfer_checksum::{StreamChecksum, TransferChecksum};
 
 /// Which bytes of a source are the body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Extent {
+pub struct BodyRange {
     /// Where they begin in the source.
     pub offset: u64,
     /// How many; `None`: up to the source's end.
@@ -33,72 +33,72 @@ pub struct Extent {
 /// The store's error, else that of `send`; [`DataError::Aborted`] when it was stopped.
 pub fn run<E: From<DataError>>(
     source: &dyn Source,
-    extent: Extent,
-    settings: &Settings,
-    (control, dialer): (&Arc<Control>, &Dialer),
+    extent: BodyRange,
+    settings: &TransferSettings,
+    (control, dialer): (&Arc<TransferControl>, &Dialer),
     send: impl FnOnce(&mut dyn Read) -> Result<(), E>,
-) -> Result<Report, E> {
-    let transfer = Transfer::new(Role::Sender, settings, control)?;
-    let sum = Sum::one_stream(settings.sum);
+) -> Result<TransferReport, E> {
+    let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
+    let sum = TransferChecksum::one_stream(settings.checksum);
     let failure = Mutex::new(None);
-    dialer.join(Duty {
+    dialer.join_transfer(ReaderContext {
         settings,
         control,
         stop: transfer.stop_wake(),
     });
-    transfer.on_join();
+    transfer.on_stream_start();
     let most = extent.length;
     let accounts = Mutex::new(Evidence::default());
-    let sent = sizing::beside(&transfer, settings, Role::Sender, most, || {
+    let sent = sizing::run_with_sizing(&transfer, settings, Role::Sender, most, || {
         transfer.check()?;
-        let mut body = Body {
+        let mut body = RequestBody {
             source,
             extent,
             done: 0,
             transfer: &transfer,
-            tap: sum.tap(),
+            tap: sum.stream_checksum(),
             in_store: Duration::ZERO,
             inside: Duration::ZERO,
         };
         let begun = Instant::now();
         if let Err(error) = send(&mut body) {
-            *locked(&failure) = Some(error);
+            *lock(&failure) = Some(error);
             transfer.fail(DataError::Aborted);
         }
-        let mut accounts = locked(&accounts);
-        accounts.store = body.in_store;
-        accounts.wire = begun.elapsed().saturating_sub(body.inside);
+        let mut accounts = lock(&accounts);
+        accounts.store_time = body.in_store;
+        accounts.wire_time = begun.elapsed().saturating_sub(body.inside);
         transfer.check()
     });
-    let (mut of_kernel, of_thread) = (dialer.leave(), locked(&accounts));
-    of_kernel.store += of_thread.store;
-    of_kernel.wire += of_thread.wire;
+    let (mut of_kernel, of_thread) = (dialer.leave_transfer(), lock(&accounts));
+    of_kernel.store_time += of_thread.store_time;
+    of_kernel.wire_time += of_thread.wire_time;
     drop(of_thread);
     transfer.add_stream(&of_kernel);
-    transfer.on_leave(0);
-    let result = sent.map(|()| sum.digest());
-    let failure = locked(&failure).take();
+    transfer.on_stream_end(0);
+    let result = sent.map(|()| sum.finish());
+    let failure = lock(&failure).take();
     match (transfer.finish(result), failure) {
         (Ok(report), _) => Ok(report),
         // What the store said comes first: it is why the request broke off.
-        (Err(DataError::Aborted), Some(failure)) if !control.cancelled() => Err(failure),
+        (Err(DataError::Aborted), Some(failure)) if !control.is_cancelled() => Err(failure),
         (Err(error), _) => Err(error.into()),
     }
 }
 
 /// The bytes of the body, in order.
-struct Body<'b> {
+struct RequestBody<'b> {
     source: &'b dyn Source,
-    extent: Extent,
+    extent: BodyRange,
     done: u64,
-    transfer: &'b Transfer,
-    tap: Tap<'b>,
+    transfer: &'b ActiveTransfer,
+    tap: StreamChecksum<'b>,
     /// How long the store was read, and how long the body was at work in all.
     in_store: Duration,
     inside: Duration,
 }
 
-impl Body<'_> {
+impl RequestBody<'_> {
     fn next(&mut self, buf: &mut [u8]) -> Result<usize, DataError> {
         self.transfer.check()?;
         let left = self
@@ -123,7 +123,7 @@ impl Body<'_> {
                 expected,
             }),
             _ => {
-                self.tap.pass(self.done, &buf[..n]);
+                self.tap.add(self.done, &buf[..n]);
                 self.done += n as u64;
                 self.transfer.add_moved(n as u64);
                 Ok(n)
@@ -132,7 +132,7 @@ impl Body<'_> {
     }
 }
 
-impl Read for Body<'_> {
+impl Read for RequestBody<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let begun = Instant::now();
         let next = self.next(buf);
@@ -149,17 +149,17 @@ impl Read for Body<'_> {
 mod tests {
     use super::*;
     use crate::store::memory::MemorySource;
-    use proto::checksum::Algorithm;
+    use proto::checksum::ChecksumAlgorithm;
 
     fn sent(
-        extent: Extent,
+        extent: BodyRange,
         send: impl FnOnce(&mut dyn Read) -> Result<(), DataError>,
-    ) -> Result<Report, DataError> {
-        let settings = Settings {
-            sum: Some(Algorithm::Md5),
-            ..Settings::default()
+    ) -> Result<TransferReport, DataError> {
+        let settings = TransferSettings {
+            checksum: Some(ChecksumAlgorithm::Md5),
+            ..TransferSettings::default()
         };
-        let control = Arc::new(Control::new());
+        let control = Arc::new(TransferControl::new());
         let dialer = Dialer::new(&settings).unwrap();
         let source = MemorySource::new(b"hello, world".to_vec(), "memory");
         run(&source, extent, &settings, (&control, &dialer), send)
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_part_is_sent_counted_and_summed() {
         let mut came = Vec::new();
-        let extent = Extent {
+        let extent = BodyRange {
             offset: 7,
             length: Some(5),
         };
@@ -185,12 +185,12 @@ mod tests {
         let report = report.unwrap();
         assert_eq!((came.as_slice(), report.evidence.bytes), (&b"world"[..], 5));
         let md5_of_world = "7d793037a0760186574b0282f2f435e7";
-        assert_eq!(report.digest.as_deref(), Some(md5_of_world));
+        assert_eq!(report.checksum.as_deref(), Some(md5_of_world));
     }
 
     #[test]
     fn a_source_that_became_shorter_is_the_reason_whatever_the_request_says() {
-        let extent = Extent {
+        let extent = BodyRange {
             offset: 0,
             length: Some(100),
         };
@@ -207,7 +207,9 @@ mod tests {
 
     #[test]
     fn a_refusal_is_the_error() {
-        let refused = sent(Extent::default(), |_| Err(DataError::NoPeer { seconds: 7 }));
+        let refused = sent(BodyRange::default(), |_| {
+            Err(DataError::NoPeer { seconds: 7 })
+        });
         assert!(matches!(refused, Err(DataError::NoPeer { seconds: 7 })));
     }
 }

@@ -1,26 +1,26 @@
 //! Store to wire.
 
 pub mod body;
-mod crew;
 mod modes;
-mod outlet;
+mod sender_threads;
+mod stream_sender;
 mod zerocopy;
 
 use std::sync::Arc;
 
-use proto::command::{Mode, Type};
+use proto::command::{DataType, TransferMode};
 use proto::ranges::RangeSet;
 use tune::limiter::Role;
 
 use crate::ascii::AsciiSource;
-use crate::channel::Channel;
-use crate::cursor::Supply;
+use crate::channel::SessionDataChannel;
 use crate::error::DataError;
-use crate::job::{Control, Report, Settings};
+use crate::job::{TransferControl, TransferReport, TransferSettings};
+use crate::send_cursor::SendCursor;
 use crate::sizing;
 use crate::store::Source;
-use crate::sum::{Sum, WORTH_A_FOLLOWER};
-use crate::transfer::Transfer;
+use crate::transfer::ActiveTransfer;
+use crate::transfer_checksum::{MIN_FOLLOWER_BYTES, TransferChecksum};
 
 /// Plan of what to send.
 #[derive(Debug, Clone)]
@@ -40,86 +40,89 @@ pub struct SendPlan {
 ///
 /// A transfer that fails is broken off with a reset, so that no receiver takes it for whole.
 pub fn run(
-    channel: &mut Channel,
+    channel: &mut SessionDataChannel,
     source: &Arc<dyn Source>,
     plan: &SendPlan,
-    settings: &Settings,
-    control: &Arc<Control>,
-) -> Result<Report, DataError> {
-    let transfer = Transfer::new(Role::Sender, settings, control)?;
-    let result = transfer
-        .check()
-        .and_then(|()| SendTask::new(source, plan, settings, &transfer))
-        .and_then(|task| {
-            sizing::beside(
-                &transfer,
-                settings,
-                Role::Sender,
-                task.bytes,
-                || match settings.mode {
-                    Mode::Stream => modes::stream(channel, task),
-                    Mode::Extended => modes::extended(channel, task),
-                },
-            )
-        });
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> Result<TransferReport, DataError> {
+    let transfer = ActiveTransfer::new(Role::Sender, settings, control)?;
+    let result =
+        transfer
+            .check()
+            .and_then(|()| SendTask::new(source, plan, settings, &transfer))
+            .and_then(|task| {
+                sizing::run_with_sizing(&transfer, settings, Role::Sender, task.bytes, || {
+                    match settings.mode {
+                        TransferMode::Stream => modes::stream(channel, task),
+                        TransferMode::Extended => modes::extended(channel, task),
+                    }
+                })
+            });
     transfer.finish(result)
 }
 
 /// A transfer that is ready to start.
 struct SendTask<'t> {
     source: Arc<dyn Source>,
-    supply: Supply,
+    supply: SendCursor,
     /// All that is to be sent, if that is known.
     bytes: Option<u64>,
     /// Subtracted from the supply's offsets to make wire offsets.
     origin: u64,
-    sum: Sum,
-    settings: &'t Settings,
-    transfer: &'t Transfer,
+    sum: TransferChecksum,
+    settings: &'t TransferSettings,
+    transfer: &'t ActiveTransfer,
 }
 
 impl<'t> SendTask<'t> {
     fn new(
         source: &Arc<dyn Source>,
         plan: &SendPlan,
-        settings: &'t Settings,
-        transfer: &'t Transfer,
+        settings: &'t TransferSettings,
+        transfer: &'t ActiveTransfer,
     ) -> Result<Self, DataError> {
         let first = plan.ranges.iter().next();
         if let Some(range) = first.filter(|r| r.start < plan.origin) {
-            return Err(DataError::Outside {
+            return Err(DataError::OutOfRange {
                 offset: range.start,
                 count: range.len(),
                 limit: plan.origin,
             });
         }
         let size = source.len().map_err(|e| DataError::read(&**source, e))?;
-        let task = |source, supply: Supply, origin, sum| Self {
+        let task = |source, supply: SendCursor, origin, sum| Self {
             source,
-            bytes: matches!(supply, Supply::Ranges { .. }).then(|| plan.ranges.bytes()),
+            bytes: matches!(supply, SendCursor::Ranges { .. }).then(|| plan.ranges.byte_count()),
             supply,
             origin,
             sum,
             settings,
             transfer,
         };
-        if settings.type_ == Type::Ascii {
+        if settings.type_ == DataType::Ascii {
             let start = first.map_or(0, |r| r.start);
             let end = size.map_or(u64::MAX, |_| plan.ranges.end().max(start));
             let text = AsciiSource::new(Arc::clone(source), start, end);
-            return Ok(task(Arc::new(text), Supply::in_order(), 0, Sum::Off));
+            return Ok(task(
+                Arc::new(text),
+                SendCursor::sequential(),
+                0,
+                TransferChecksum::Off,
+            ));
         }
         let supply = match size {
-            Some(_) => Supply::ranges(&plan.ranges),
-            None => Supply::in_order(),
+            Some(_) => SendCursor::ranges(&plan.ranges),
+            None => SendCursor::sequential(),
         };
         // Bytes that are handed out in order by one hand pass in order whatever their streams.
-        let most = settings.streams.max(settings.most_streams);
-        let one_stream = settings.mode == Mode::Stream || most <= 1 || size.is_none();
-        let ordered = settings.sum.is_some_and(|a| !a.combines());
-        let many = !one_stream || (size.is_some() && plan.ranges.bytes() >= WORTH_A_FOLLOWER);
+        let most = settings.streams.max(settings.max_streams);
+        let one_stream = settings.mode == TransferMode::Stream || most <= 1 || size.is_none();
+        let ordered = settings.checksum.is_some_and(|a| !a.is_combinable());
+        let many =
+            !one_stream || (size.is_some() && plan.ranges.byte_count() >= MIN_FOLLOWER_BYTES);
         let view = (ordered && many).then(|| Arc::clone(source));
-        let sum = Sum::read_back(settings.sum, view, plan.origin);
+        let sum = TransferChecksum::read_back(settings.checksum, view, plan.origin);
         let origin = if size.is_some() { plan.origin } else { 0 };
         Ok(task(Arc::clone(source), supply, origin, sum))
     }
@@ -129,9 +132,9 @@ impl<'t> SendTask<'t> {
         let settings = self.settings;
         let known = settings.prior.streams_for(self.bytes);
         match known.and_then(|streams| usize::try_from(streams).ok()) {
-            Some(streams) if self.adapts() => streams
-                .min(settings.most_streams)
-                .max(settings.least_streams),
+            Some(streams) if self.adapts() => {
+                streams.min(settings.max_streams).max(settings.min_streams)
+            }
             _ => settings.streams,
         }
         .max(1)
@@ -140,6 +143,6 @@ impl<'t> SendTask<'t> {
     /// Whether the number of its lanes may change.
     fn adapts(&self) -> bool {
         let settings = self.settings;
-        settings.adapt && settings.most_streams > 1 && sizing::is_worth_a_thread(self.bytes)
+        settings.adapt && settings.max_streams > 1 && sizing::is_worth_a_thread(self.bytes)
     }
 }

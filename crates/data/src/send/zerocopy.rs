@@ -10,9 +10,9 @@ use rustix::event::PollFlags;
 use crate::buffer::PageBuffer;
 use crate::error::DataError;
 use crate::os::zerocopy;
-use crate::stream::Stream;
-use crate::transfer::STEP;
-use crate::wire::Wire;
+use crate::stream::DataStream;
+use crate::stream_io::StreamIo;
+use crate::transfer::MAX_STEP;
 
 /// Buffers that may be under way at once.
 const DEPTH: usize = 4;
@@ -25,40 +25,40 @@ const LETTING_GO: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// One buffer, and how many sends must have completed before it is free.
-struct Slot {
+struct ZerocopyBuffer {
     buffer: PageBuffer,
     free_at: u64,
 }
 
 /// The buffers of one stream. Dropped while the kernel still uses some of them, it breaks the
 /// connection off: memory that is used for something else must not be sent.
-pub(super) struct Ring {
-    stream: Arc<Stream>,
-    slots: Vec<Slot>,
+pub(super) struct ZerocopyRing {
+    stream: Arc<DataStream>,
+    slots: Vec<ZerocopyBuffer>,
     turn: usize,
-    progress: Progress,
+    progress: ZerocopyCounts,
 }
 
 /// Counts of zero-copy sends of this transfer; a transfer ends with none under way.
-struct Progress {
+struct ZerocopyCounts {
     /// Sends made.
     started: u64,
     /// Sends whose memory is free again.
     completed: u64,
 }
 
-impl Ring {
-    pub(super) fn new(wire: &Wire<'_>) -> io::Result<Self> {
-        zerocopy::enable(wire.stream().transport().kernel()?.as_fd())?;
-        let slot = |_| Slot {
-            buffer: PageBuffer::new(STEP),
+impl ZerocopyRing {
+    pub(super) fn new(wire: &StreamIo<'_>) -> io::Result<Self> {
+        zerocopy::enable(wire.stream().transport().kernel_socket()?.as_fd())?;
+        let slot = |_| ZerocopyBuffer {
+            buffer: PageBuffer::new(MAX_STEP),
             free_at: 0,
         };
         Ok(Self {
             stream: Arc::clone(wire.stream()),
             slots: (0..DEPTH).map(slot).collect(),
             turn: 0,
-            progress: Progress {
+            progress: ZerocopyCounts {
                 started: 0,
                 completed: 0,
             },
@@ -69,10 +69,10 @@ impl Ring {
     /// `read` returned. Nothing is sent, not even `header`, when that is 0.
     pub(super) fn send<'t>(
         &mut self,
-        wire: &mut Wire<'t>,
+        wire: &mut StreamIo<'t>,
         header: &[u8],
         len: usize,
-        read: impl FnOnce(&mut Wire<'t>, &mut [u8]) -> Result<usize, DataError>,
+        read: impl FnOnce(&mut StreamIo<'t>, &mut [u8]) -> Result<usize, DataError>,
     ) -> Result<usize, DataError> {
         let slot = &mut self.slots[self.turn % DEPTH];
         self.progress.await_count(wire, slot.free_at)?;
@@ -91,17 +91,17 @@ impl Ring {
     }
 
     /// Waits until the kernel has let go of every buffer.
-    pub(super) fn drain(&mut self, wire: &mut Wire<'_>) -> Result<(), DataError> {
+    pub(super) fn drain(&mut self, wire: &mut StreamIo<'_>) -> Result<(), DataError> {
         self.progress.await_count(wire, self.progress.started)
     }
 }
 
-impl Drop for Ring {
+impl Drop for ZerocopyRing {
     fn drop(&mut self) {
         if self.progress.settle(&self.stream, Duration::ZERO) {
             return;
         }
-        self.stream.break_off();
+        self.stream.reset();
         if !self.progress.settle(&self.stream, LETTING_GO) {
             tracing::warn!("the kernel still uses zero-copy buffers; their memory is given up");
             std::mem::forget(std::mem::take(&mut self.slots));
@@ -109,9 +109,9 @@ impl Drop for Ring {
     }
 }
 
-impl Progress {
+impl ZerocopyCounts {
     /// Waits for all completions, at most so long; whether all are there.
-    fn settle(&mut self, stream: &Stream, patience: Duration) -> bool {
+    fn settle(&mut self, stream: &DataStream, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         loop {
             // What else the error queue tells does not matter any more.
@@ -127,11 +127,11 @@ impl Progress {
         }
     }
 
-    fn send(&mut self, wire: &mut Wire<'_>, bytes: &[u8]) -> Result<usize, DataError> {
-        let sent = wire.when(PollFlags::OUT, |stream| {
+    fn send(&mut self, wire: &mut StreamIo<'_>, bytes: &[u8]) -> Result<usize, DataError> {
+        let sent = wire.run_when_ready(PollFlags::OUT, |stream| {
             // Unread completions would keep the socket ready and make waiting spin.
             self.collect(stream)?;
-            let socket = stream.transport().kernel()?;
+            let socket = stream.transport().kernel_socket()?;
             match socket.send_with_flags(bytes, zerocopy::FLAG | libc::MSG_NOSIGNAL) {
                 // Too many completions outstanding (net.core.optmem_max): copy this one.
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => socket
@@ -146,9 +146,9 @@ impl Progress {
     }
 
     /// Waits until `count` sends of this transfer have completed.
-    fn await_count(&mut self, wire: &mut Wire<'_>, count: u64) -> Result<(), DataError> {
+    fn await_count(&mut self, wire: &mut StreamIo<'_>, count: u64) -> Result<(), DataError> {
         // A completion is announced as an error condition, which needs no event flag.
-        wire.when(PollFlags::empty(), |stream| {
+        wire.run_when_ready(PollFlags::empty(), |stream| {
             self.collect(stream)?;
             if self.completed < count {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -157,8 +157,8 @@ impl Progress {
         })
     }
 
-    fn collect(&mut self, stream: &Stream) -> io::Result<()> {
-        while let Some((first, last)) = zerocopy::completion(stream.as_fd())? {
+    fn collect(&mut self, stream: &DataStream) -> io::Result<()> {
+        while let Some((first, last)) = zerocopy::read_completion(stream.as_fd())? {
             self.completed += u64::from(last.wrapping_sub(first)) + 1;
         }
         Ok(())
@@ -172,25 +172,27 @@ mod tests {
     use tune::limiter::Role;
 
     use super::*;
-    use crate::control::Control;
-    use crate::settings::Settings;
-    use crate::transfer::Transfer;
+    use crate::control::TransferControl;
+    use crate::settings::TransferSettings;
+    use crate::transfer::ActiveTransfer;
 
     #[test]
     fn buffers_that_the_kernel_still_sends_are_not_freed_before_the_connection_is_broken_off() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
-        let mut settings = Settings::default();
+        let mut settings = TransferSettings::default();
         settings.options.stall = Duration::from_millis(100);
         let socket = std::net::TcpStream::connect(to).unwrap().into();
-        let stream = Arc::new(Stream::new(socket, to, &settings).unwrap());
+        let stream = Arc::new(DataStream::new(socket, to, &settings).unwrap());
         let (mut peer, _) = listener.accept().unwrap();
-        let transfer = Transfer::new(Role::Sender, &settings, &Arc::new(Control::new())).unwrap();
-        let mut wire = Wire::new(&transfer, Arc::clone(&stream));
-        let mut ring = Ring::new(&wire).unwrap();
+        let transfer =
+            ActiveTransfer::new(Role::Sender, &settings, &Arc::new(TransferControl::new()))
+                .unwrap();
+        let mut wire = StreamIo::new(&transfer, Arc::clone(&stream));
+        let mut ring = ZerocopyRing::new(&wire).unwrap();
         // The peer reads nothing, so that something stays under way.
         let stalled = std::iter::repeat_with(|| {
-            ring.send(&mut wire, b"", STEP, |_, buf| {
+            ring.send(&mut wire, b"", MAX_STEP, |_, buf| {
                 buf.fill(7);
                 Ok(buf.len())
             })

@@ -6,24 +6,24 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tune::limiter::{Limiter, Role};
-use tune::look::StreamId;
-use tune::sizing::auto::Auto;
-use tune::sizing::caps::Caps;
-use tune::sizing::{Change, Decision};
+use tune::sample::StreamId;
+use tune::sizing::auto::BufferTuner;
+use tune::sizing::host_limits::HostBufferLimits;
+use tune::sizing::{BufferDecision, BufferSetting};
 
-use super::apply::{Reach, carry_out, undo};
-use super::policy::{Policy, Scene, Seen};
-use crate::board::Board;
-use crate::os::caps::caps;
-use crate::os::sockopt::{self, Buffer};
-use crate::stream::Stream;
+use super::change_options::{BufferLimit, apply_decision, revert_change};
+use super::policy::{BufferPolicy, SampledStream, SizingSample};
+use crate::os::caps::host_limits;
+use crate::os::sockopt::{self, SocketBuffer};
+use crate::stream::DataStream;
+use crate::tuning_notices::TuningNotices;
 
 /// The kernel's autotuning, watched on every stream.
-pub(super) struct AutoPolicy {
+pub(super) struct AutoBufferPolicy {
     role: Role,
     /// Read at the first look: this thread has the time, the streams have not.
-    caps: Option<Caps>,
-    streams: BTreeMap<StreamId, Watched>,
+    caps: Option<HostBufferLimits>,
+    streams: BTreeMap<StreamId, AutoSizedStream>,
     /// Another policy has pinned the send buffers of streams that join.
     unlocks: bool,
     remark: Option<String>,
@@ -32,12 +32,12 @@ pub(super) struct AutoPolicy {
 }
 
 /// One stream. Its connection may be closed, or go on in another transfer.
-struct Watched {
-    auto: Auto,
-    stream: Weak<Stream>,
+struct AutoSizedStream {
+    auto: BufferTuner,
+    stream: Weak<DataStream>,
 }
 
-impl AutoPolicy {
+impl AutoBufferPolicy {
     pub(super) fn new(role: Role) -> Self {
         Self {
             role,
@@ -50,13 +50,13 @@ impl AutoPolicy {
     }
 
     /// Streams whose send buffers are known to be right at this size, bytes as reported.
-    pub(super) fn knowing(mut self, buffer: Option<u64>) -> Self {
+    pub(super) fn with_known_buffer(mut self, buffer: Option<u64>) -> Self {
         self.known = buffer;
         self
     }
 
     /// For a sender whose buffers begin small and pinned because the peer was to size them.
-    pub(super) fn instead_of_peer() -> Self {
+    pub(super) fn without_peer() -> Self {
         Self {
             unlocks: true,
             ..Self::new(Role::Sender)
@@ -76,44 +76,44 @@ impl AutoPolicy {
     }
 }
 
-impl Watched {
+impl AutoSizedStream {
     fn leave(&mut self) {
         if let (Some(change), Some(stream)) = (self.auto.release(), self.stream.upgrade()) {
-            undo(&stream, change);
+            revert_change(&stream, change);
         }
     }
 }
 
-impl Policy for AutoPolicy {
-    fn on_look(&mut self, scene: &Scene<'_>) {
+impl BufferPolicy for AutoBufferPolicy {
+    fn on_sample(&mut self, scene: &SizingSample<'_>) {
         self.forget(|id| !scene.has(id));
         let (role, unlocks, known) = (self.role, self.unlocks, self.known);
-        let caps = *self.caps.get_or_insert_with(caps);
-        for seen in &scene.seen {
-            let watched = self.streams.entry(seen.look.stream).or_insert_with(|| {
+        let caps = *self.caps.get_or_insert_with(host_limits);
+        for seen in &scene.streams {
+            let watched = self.streams.entry(seen.sample.stream).or_insert_with(|| {
                 if unlocks {
                     give_back(scene.board, seen, &caps);
                 }
-                Watched {
-                    auto: Auto::new(role, caps).knowing(known),
+                AutoSizedStream {
+                    auto: BufferTuner::new(role, caps).with_known_buffer(known),
                     stream: Arc::downgrade(&seen.stream),
                 }
             });
-            if let Some(decision) = watched.auto.on_look(&seen.look) {
-                carry_out(scene.board, &seen.stream, decision, Reach::Forced);
+            if let Some(decision) = watched.auto.on_sample(&seen.sample) {
+                apply_decision(scene.board, &seen.stream, decision, BufferLimit::Forced);
             }
         }
-        let bounds = self.streams.values().filter_map(|w| w.auto.bound());
+        let bounds = self.streams.values().filter_map(|w| w.auto.host_bound());
         let bound = bounds.max_by_key(|bound| bound.stream_bps);
-        scene.board.note_bound(bound);
+        scene.board.set_host_limit(bound);
     }
 
-    fn due(&self) -> Duration {
-        let due = self.streams.values().map(|w| w.auto.due()).min();
+    fn next_due(&self) -> Duration {
+        let due = self.streams.values().map(|w| w.auto.next_sample_in()).min();
         due.unwrap_or(Duration::ZERO)
     }
 
-    fn end(&mut self) -> Option<String> {
+    fn finish(&mut self) -> Option<String> {
         self.forget(|_| true);
         self.remark.take()
     }
@@ -121,31 +121,33 @@ impl Policy for AutoPolicy {
 
 /// Gives a send buffer back to autotuning, unless that would shrink it. A kernel that knows no way
 /// back gives all that it allows, at once.
-fn give_back(board: &Board, seen: &Seen, caps: &Caps) {
-    let has = seen.look.send_buffer;
-    if has >= caps.send_autotuned {
+fn give_back(board: &TuningNotices, seen: &SampledStream, caps: &HostBufferLimits) {
+    let has = seen.sample.send_buffer;
+    if has >= caps.max_autotuned_send {
         return;
     }
-    let Err(error) = sockopt::unlock_buffer(seen.stream.as_fd(), Buffer::Send) else {
+    let Err(error) = sockopt::unlock_buffer(seen.stream.as_fd(), SocketBuffer::Send) else {
         return;
     };
-    let decision = Decision {
-        stream: seen.look.stream,
-        at: seen.look.at,
-        change: Some(Change::SendBuffer(has.max(caps.send_settable) / 2)),
+    let decision = BufferDecision {
+        stream: seen.sample.stream,
+        at: seen.sample.at,
+        setting: Some(BufferSetting::SendBuffer(
+            has.max(caps.max_settable_send) / 2,
+        )),
         limiter: Limiter::Unknown,
         reason: format!("nobody tells a size, and autotuning does not take it back: {error}"),
     };
-    carry_out(board, &seen.stream, decision, Reach::Forced);
+    apply_decision(board, &seen.stream, decision, BufferLimit::Forced);
 }
 
 #[cfg(test)]
 mod tests {
-    use proto::sizing::Sizing;
-    use tune::look::Look;
+    use proto::sizing::BufferSizing;
+    use tune::sample::TcpSample;
 
     use super::*;
-    use crate::control::Control;
+    use crate::control::TransferControl;
     use crate::os::sockopt::set_window_clamp;
     use crate::sizing::fixtures::{connected, scene};
 
@@ -156,60 +158,60 @@ mod tests {
     }
 
     /// A receiver of a host that lets nothing be set.
-    fn receiver() -> AutoPolicy {
-        AutoPolicy {
-            caps: Some(Caps::default()),
-            ..AutoPolicy::new(Role::Receiver)
+    fn receiver() -> AutoBufferPolicy {
+        AutoBufferPolicy {
+            caps: Some(HostBufferLimits::default()),
+            ..AutoBufferPolicy::new(Role::Receiver)
         }
     }
 
     #[test]
     fn a_send_buffer_that_is_known_to_be_right_is_set_at_the_first_look() {
-        let caps = Caps {
-            send_autotuned: 40_000,
-            send_settable: 2 * MB,
-            ..Caps::default()
+        let caps = HostBufferLimits {
+            max_autotuned_send: 40_000,
+            max_settable_send: 2 * MB,
+            ..HostBufferLimits::default()
         };
-        let (stream, _far) = connected(Sizing::Auto);
+        let (stream, _far) = connected(BufferSizing::Auto);
         // What a host of today lets everybody set.
         let size = 400_000;
-        let board = Board::default();
-        let mut policy = AutoPolicy {
+        let board = TuningNotices::default();
+        let mut policy = AutoBufferPolicy {
             caps: Some(caps),
-            ..AutoPolicy::new(Role::Sender)
+            ..AutoBufferPolicy::new(Role::Sender)
         }
-        .knowing(Some(size));
-        let look = Look {
+        .with_known_buffer(Some(size));
+        let look = TcpSample {
             send_buffer: 30_000,
-            ..Look::default()
+            ..TcpSample::default()
         };
-        policy.on_look(&scene(ms(1), &stream, look, &board));
-        let now = sockopt::buffer_size(stream.as_fd(), Buffer::Send).unwrap();
+        policy.on_sample(&scene(ms(1), &stream, look, &board));
+        let now = sockopt::buffer_size(stream.as_fd(), SocketBuffer::Send).unwrap();
         assert_eq!(now, size);
     }
 
     /// A window of 4 MB that comes in every 100 ms.
-    fn full(at: Duration) -> Look {
-        Look {
+    fn full(at: Duration) -> TcpSample {
+        TcpSample {
             bytes: 40_000 * u64::try_from(at.as_millis()).unwrap(),
-            rtt: ms(100),
+            smoothed_rtt: ms(100),
             min_rtt: ms(100),
             receive_buffer: 6 * MB,
-            window: 4_000_000,
-            window_ceiling: 65_535 << 7,
-            ..Look::default()
+            receive_window: 4_000_000,
+            max_receive_window: 65_535 << 7,
+            ..TcpSample::default()
         }
     }
 
     #[test]
     fn a_limit_of_this_host_is_told_while_it_holds() {
-        let (stream, _far) = connected(Sizing::Auto);
-        let control = Control::new();
+        let (stream, _far) = connected(BufferSizing::Auto);
+        let control = TransferControl::new();
         let mut policy = receiver();
-        let mut look = |n: u64, look: Look| {
+        let mut look = |n: u64, look: TcpSample| {
             let at = ms(25 * n);
-            policy.on_look(&scene(at, &stream, look, control.board()));
-            control.bound()
+            policy.on_sample(&scene(at, &stream, look, control.notices()));
+            control.host_limit()
         };
         assert_eq!(look(0, full(ms(0))), None);
         let mut bound = None;
@@ -218,10 +220,10 @@ mod tests {
         }
         let bound = bound.unwrap();
         assert_eq!(bound.limiter, Limiter::ReceiveWindow);
-        assert_eq!(bound.in_flight, 4_000_000);
+        assert_eq!(bound.max_in_flight, 4_000_000);
         assert!((310_000_000..330_000_000).contains(&bound.stream_bps));
         // The path becomes slower.
-        let slow = |n: u64| Look {
+        let slow = |n: u64| TcpSample {
             bytes: full(ms(1000)).bytes + 1000 * n,
             ..full(ms(0))
         };
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(bound, None);
     }
 
-    fn clamp(stream: &Stream) -> i32 {
+    fn clamp(stream: &DataStream) -> i32 {
         let mut out = [0; 4];
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP);
         sockopt::get(stream.as_fd(), level, name, &mut out).unwrap();
@@ -241,23 +243,23 @@ mod tests {
 
     #[test]
     fn a_small_window_does_not_outlive_its_transfer() {
-        let (stream, _far) = connected(Sizing::Auto);
+        let (stream, _far) = connected(BufferSizing::Auto);
         set_window_clamp(stream.as_fd(), 1 << 30).unwrap();
-        let board = Board::default();
+        let board = TuningNotices::default();
         let mut policy = receiver();
         for n in 0..200 {
             let at = ms(25 * n);
             // A program that reads 1 MB/s.
-            let look = Look {
+            let look = TcpSample {
                 bytes: 1000 * 25 * n,
-                receive_queued: 5 * MB,
-                receive_readable: 4 * MB,
+                receive_queue_memory: 5 * MB,
+                readable: 4 * MB,
                 ..full(at)
             };
-            policy.on_look(&scene(at, &stream, look, &board));
+            policy.on_sample(&scene(at, &stream, look, &board));
         }
         assert!(clamp(&stream) < 1 << 20, "{}", clamp(&stream));
-        policy.end();
+        policy.finish();
         assert!(clamp(&stream) > 4 << 20, "{}", clamp(&stream));
     }
 }

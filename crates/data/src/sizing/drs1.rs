@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tune::limiter::Limiter;
-use tune::look::{Look, StreamId};
-use tune::sizing::drs1::Drs1;
-use tune::sizing::{Bounds, Change, Decision};
+use tune::sample::{StreamId, TcpSample};
+use tune::sizing::drs1::Drs1ReceiverTuner;
+use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 
-use super::apply::{Reach, carry_out};
-use super::policy::{LOOK, Policy, Scene};
-use crate::board::Board;
+use super::change_options::{BufferLimit, apply_decision};
+use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingSample};
+use crate::tuning_notices::TuningNotices;
 
 /// The first drsFTP's receiving end (2003 paper, §4.1 and §4.2).
 #[derive(Default)]
 pub(super) struct Drs1Receiver {
-    streams: HashMap<StreamId, Drs1>,
+    streams: HashMap<StreamId, Drs1ReceiverTuner>,
     /// The receive buffer is pinned: its size is told and not set.
     pinned: bool,
     /// The largest size that the sender was told of.
@@ -31,59 +31,64 @@ impl Drs1Receiver {
     }
 
     /// Tells the sender of a size, bytes, unless it knows a larger one.
-    fn tell(&mut self, board: &Board, size: u64) {
+    fn tell(&mut self, board: &TuningNotices, size: u64) {
         if size > self.told {
             self.told = size;
-            board.tell(size);
+            board.report_resize(size);
         }
     }
 }
 
-impl Policy for Drs1Receiver {
-    fn on_look(&mut self, scene: &Scene<'_>) {
+impl BufferPolicy for Drs1Receiver {
+    fn on_sample(&mut self, scene: &SizingSample<'_>) {
         self.streams.retain(|id, _| scene.has(*id));
-        for seen in &scene.seen {
-            let (id, look) = (seen.look.stream, &seen.look);
+        for seen in &scene.streams {
+            let (id, look) = (seen.sample.stream, &seen.sample);
             let has = look.receive_buffer / 2;
             if self.pinned {
                 self.tell(scene.board, has);
                 continue;
             }
-            if !self.streams.contains_key(&id) && has > Bounds::default().initial {
+            if !self.streams.contains_key(&id) && has > BufferBounds::default().initial {
                 // Of an earlier transfer, whose last size its sender may not have heard.
                 self.tell(scene.board, has);
             }
             let controller = self
                 .streams
                 .entry(id)
-                .or_insert_with(|| Drs1::new(from_where_it_is(look)));
-            let Some(size) = controller.on_look(look) else {
+                .or_insert_with(|| Drs1ReceiverTuner::new(from_where_it_is(look)));
+            let Some(size) = controller.on_sample(look) else {
                 continue;
             };
-            let decision = Decision {
+            let decision = BufferDecision {
                 stream: id,
                 at: scene.at,
-                change: Some(Change::ReceiveBuffer(size)),
+                setting: Some(BufferSetting::ReceiveBuffer(size)),
                 limiter: Limiter::ReceiveWindow,
                 reason: "more than half of the buffer came within a round trip".to_owned(),
             };
-            let reported = carry_out(scene.board, &seen.stream, decision, Reach::Allowed);
+            let reported =
+                apply_decision(scene.board, &seen.stream, decision, BufferLimit::Allowed);
             let granted = reported.map_or(size, |reported| reported / 2);
             self.tell(scene.board, granted);
         }
     }
 
-    fn due(&self) -> Duration {
-        let due = self.streams.values().map(Drs1::due).min();
-        due.unwrap_or(LOOK)
+    fn next_due(&self) -> Duration {
+        let due = self
+            .streams
+            .values()
+            .map(Drs1ReceiverTuner::next_sample_in)
+            .min();
+        due.unwrap_or(SAMPLE_INTERVAL)
     }
 }
 
 /// A connection of an earlier transfer goes on with the size that it has.
-fn from_where_it_is(look: &Look) -> Bounds {
-    let bounds = Bounds::default();
+fn from_where_it_is(look: &TcpSample) -> BufferBounds {
+    let bounds = BufferBounds::default();
     let has = look.receive_buffer / 2;
-    Bounds {
+    BufferBounds {
         initial: has.clamp(bounds.initial, bounds.largest),
         ..bounds
     }
@@ -93,7 +98,7 @@ fn from_where_it_is(look: &Look) -> Bounds {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use proto::sizing::Sizing;
+    use proto::sizing::BufferSizing;
 
     use super::*;
     use crate::sizing::fixtures::{connected, scene};
@@ -101,21 +106,21 @@ mod tests {
     /// Sizes that a sender is told of a stream that has this buffer from the start, bytes, while so many
     /// bytes arrive every round trip.
     fn told(pinned: bool, buffer: u64, arrive: u64) -> Vec<u64> {
-        let (stream, _far) = connected(Sizing::Drs1);
-        let board = Board::default();
+        let (stream, _far) = connected(BufferSizing::Drs1);
+        let board = TuningNotices::default();
         let told = Arc::new(Mutex::new(Vec::new()));
         let ear = Arc::clone(&told);
-        board.listen(move |size| ear.lock().unwrap().push(size));
+        board.on_resize(move |size| ear.lock().unwrap().push(size));
         let mut policy = Drs1Receiver::new(pinned);
         for n in 0..8 {
-            let look = Look {
+            let look = TcpSample {
                 bytes: n * arrive,
                 min_rtt: Duration::from_millis(100),
                 receive_buffer: 2 * buffer,
-                ..Look::default()
+                ..TcpSample::default()
             };
             let at = Duration::from_millis(100) * u32::try_from(n).unwrap();
-            policy.on_look(&scene(at, &stream, look, &board));
+            policy.on_sample(&scene(at, &stream, look, &board));
         }
         let told = told.lock().unwrap();
         told.clone()

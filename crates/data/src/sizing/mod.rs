@@ -6,15 +6,15 @@
 //! `crate::handshake` is what has to be set before there is a stream to look at; `policy` is what the
 //! thread drives, one file a policy.
 
-mod apply;
 mod auto;
+mod change_options;
 mod drs;
 mod drs1;
-mod follow;
-mod look;
+mod followed_size;
 mod policy;
-mod steering;
-mod watch;
+mod sizing_thread;
+mod stream_tuning;
+mod tcp_sample;
 
 #[cfg(test)]
 mod fixtures;
@@ -22,24 +22,24 @@ mod fixtures;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use proto::sizing::Sizing;
+use proto::sizing::BufferSizing;
 use tune::limiter::Role;
-use tune::sizing::Bounds;
+use tune::sizing::BufferBounds;
 
 use crate::error::DataError;
-use crate::os::wake::Wake;
-use crate::settings::Settings;
-use crate::transfer::Transfer;
-use policy::Policy;
-use steering::Steering;
-use watch::Watch;
+use crate::os::wake::WakeEvent;
+use crate::settings::TransferSettings;
+use crate::transfer::ActiveTransfer;
+use policy::BufferPolicy;
+use sizing_thread::SizingThread;
+use stream_tuning::StreamTuning;
 
 /// Runs `work` (the streams) with its buffers sized as `settings.options.buffers` says; `most` is what it
 /// will move at most, bytes, if that is known. Nothing that fails here fails the transfer: its
 /// buffers then stay as they are.
-pub(crate) fn beside<T>(
-    transfer: &Transfer,
-    settings: &Settings,
+pub(crate) fn run_with_sizing<T>(
+    transfer: &ActiveTransfer,
+    settings: &TransferSettings,
     role: Role,
     most: Option<u64>,
     work: impl FnOnce() -> Result<T, DataError>,
@@ -47,52 +47,52 @@ pub(crate) fn beside<T>(
     // A channel must be served whatever the size: the other end may not know it.
     let done = if is_worth_a_thread(most) || settings.drs.is_some() {
         let steering = match role {
-            Role::Sender => Steering::of(transfer, settings, most),
+            Role::Sender => StreamTuning::for_transfer(transfer, settings, most),
             Role::Receiver => None,
         };
-        watched(transfer, role, policy(settings, role), steering, work)
+        run_with_policy(transfer, role, policy(settings, role), steering, work)
     } else {
         work()
     };
-    transfer.control().board().end();
+    transfer.control().notices().on_transfer_end();
     done
 }
 
 /// Whether there is anything to do beside a transfer of so many bytes at most, if that is known: what
 /// the first window holds moves without anything to size, or to add streams for.
 pub(crate) fn is_worth_a_thread(most: Option<u64>) -> bool {
-    most.is_none_or(|bytes| bytes > Bounds::default().initial)
+    most.is_none_or(|bytes| bytes > BufferBounds::default().initial)
 }
 
 /// Runs `work` with a thread beside it that drives `policy` and `steering`.
-fn watched<T>(
-    transfer: &Transfer,
+fn run_with_policy<T>(
+    transfer: &ActiveTransfer,
     role: Role,
-    policy: Box<dyn Policy>,
-    steering: Option<Steering<'_>>,
+    policy: Box<dyn BufferPolicy>,
+    steering: Option<StreamTuning<'_>>,
     work: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
-    let bell = match Wake::new() {
+    let bell = match WakeEvent::new() {
         Ok(bell) => Arc::new(bell),
         Err(error) => {
             tracing::warn!(%error, "buffers are not sized");
             return work();
         }
     };
-    transfer.control().board().begin(&bell);
+    transfer.control().notices().on_transfer_start(&bell);
     let over = AtomicBool::new(false);
-    let end = End {
+    let end = SizingStop {
         over: &over,
         bell: &bell,
     };
     std::thread::scope(|scope| {
-        let watch = Watch::new(transfer, role, policy, steering, &end);
+        let watch = SizingThread::new(transfer, role, policy, steering, &end);
         let spawned = std::thread::Builder::new()
             .name("sizing".to_owned())
             .spawn_scoped(scope, || watch.run());
         let done = {
             // The thread must hear of the end also when the work panics.
-            let _tell = Tell(&end);
+            let _tell = SizingStopGuard(&end);
             work()
         };
         let ended = spawned.map(std::thread::ScopedJoinHandle::join);
@@ -104,7 +104,7 @@ fn watched<T>(
 }
 
 /// Policy that decides about this end's buffers.
-fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
+fn policy(settings: &TransferSettings, role: Role) -> Box<dyn BufferPolicy> {
     let pinned = match role {
         Role::Sender => settings.options.buffers.send.is_some(),
         Role::Receiver => settings.options.buffers.receive.is_some(),
@@ -112,33 +112,33 @@ fn policy(settings: &Settings, role: Role) -> Box<dyn Policy> {
     let endpoint = settings.drs.as_ref();
     // A pinned end still serves the other one: it tells sizes, and echoes.
     match (settings.options.buffers.sizing, role) {
-        (Sizing::Kernel, _) => Box::new(policy::KernelPolicy),
-        (Sizing::Auto, _) if pinned => Box::new(policy::KernelPolicy),
-        (Sizing::Auto, role) => {
-            Box::new(auto::AutoPolicy::new(role).knowing(settings.prior.buffer))
-        }
-        (Sizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
-        (Sizing::Drs1, Role::Sender) => Box::new(follow::Drs1Sender::new(pinned)),
-        (Sizing::Drs, Role::Receiver) => {
+        (BufferSizing::Kernel, _) => Box::new(policy::KernelBufferPolicy),
+        (BufferSizing::Auto, _) if pinned => Box::new(policy::KernelBufferPolicy),
+        (BufferSizing::Auto, role) => Box::new(
+            auto::AutoBufferPolicy::new(role).with_known_buffer(settings.prior.send_buffer),
+        ),
+        (BufferSizing::Drs1, Role::Receiver) => Box::new(drs1::Drs1Receiver::new(pinned)),
+        (BufferSizing::Drs1, Role::Sender) => Box::new(followed_size::Drs1Sender::new(pinned)),
+        (BufferSizing::Drs, Role::Receiver) => {
             let interval = settings.options.drs_interval;
             Box::new(drs::DrsReceiver::new(endpoint, pinned, interval))
         }
-        (Sizing::Drs, Role::Sender) => Box::new(drs::DrsSender::new(endpoint, pinned)),
+        (BufferSizing::Drs, Role::Sender) => Box::new(drs::DrsSender::new(endpoint, pinned)),
     }
 }
 
 /// Whether the work is over; the bell rings when it is, and when there is news.
-struct End<'e> {
+struct SizingStop<'e> {
     over: &'e AtomicBool,
-    bell: &'e Wake,
+    bell: &'e WakeEvent,
 }
 
 /// Tells that the work is over, by being dropped.
-struct Tell<'e>(&'e End<'e>);
+struct SizingStopGuard<'e>(&'e SizingStop<'e>);
 
-impl Drop for Tell<'_> {
+impl Drop for SizingStopGuard<'_> {
     fn drop(&mut self) {
         self.0.over.store(true, Ordering::SeqCst);
-        self.0.bell.ring();
+        self.0.bell.wake();
     }
 }

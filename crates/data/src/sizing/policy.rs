@@ -6,37 +6,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use tune::look::{Look, StreamId};
+use tune::sample::{StreamId, TcpSample};
 
-use crate::board::Board;
-use crate::control::Control;
-use crate::stream::Stream;
+use crate::control::TransferControl;
+use crate::stream::DataStream;
+use crate::tuning_notices::TuningNotices;
 
 /// Between the looks of a policy that decides nothing by them; they are for what the memory costs.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A transfer's live streams at one moment.
-pub(super) struct Scene<'t> {
+pub(super) struct SizingSample<'t> {
     /// Since the transfer began.
     pub(super) at: Duration,
-    pub(super) seen: Vec<Seen>,
-    pub(super) board: &'t Board,
+    pub(super) streams: Vec<SampledStream>,
+    pub(super) board: &'t TuningNotices,
 }
 
 /// One of them.
-pub(super) struct Seen {
-    pub(super) stream: Arc<Stream>,
-    pub(super) look: Look,
+pub(super) struct SampledStream {
+    pub(super) stream: Arc<DataStream>,
+    pub(super) sample: TcpSample,
 }
 
-impl Scene<'_> {
+impl SizingSample<'_> {
     /// Whether a stream is still there.
     pub(super) fn has(&self, id: StreamId) -> bool {
-        self.seen.iter().any(|seen| seen.look.stream == id)
+        self.streams.iter().any(|seen| seen.sample.stream == id)
     }
 
-    pub(super) fn streams(&self) -> Vec<Arc<Stream>> {
-        self.seen
+    pub(super) fn streams(&self) -> Vec<Arc<DataStream>> {
+        self.streams
             .iter()
             .map(|seen| Arc::clone(&seen.stream))
             .collect()
@@ -44,19 +44,19 @@ impl Scene<'_> {
 }
 
 /// News from elsewhere than the streams.
-pub(super) struct News<'t> {
+pub(super) struct SizingInput<'t> {
     /// Since the transfer began.
     pub(super) at: Duration,
-    pub(super) control: &'t Control,
+    pub(super) control: &'t TransferControl,
 }
 
-impl News<'_> {
-    pub(super) fn board(&self) -> &Board {
-        self.control.board()
+impl SizingInput<'_> {
+    pub(super) fn board(&self) -> &TuningNotices {
+        self.control.notices()
     }
 
-    pub(super) fn streams(&self) -> Vec<Arc<Stream>> {
-        self.control.live()
+    pub(super) fn streams(&self) -> Vec<Arc<DataStream>> {
+        self.control.live_streams()
     }
 
     pub(super) fn peers(&self) -> Vec<IpAddr> {
@@ -65,36 +65,36 @@ impl News<'_> {
 }
 
 /// One end of one transfer under a sizing policy.
-pub(super) trait Policy: Send {
+pub(super) trait BufferPolicy: Send {
     /// Looks at all live streams, at least one, and does what is to be done.
-    fn on_look(&mut self, scene: &Scene<'_>);
+    fn on_sample(&mut self, scene: &SizingSample<'_>);
 
     /// When the next look is due, after the last.
-    fn due(&self) -> Duration;
+    fn next_due(&self) -> Duration;
 
     /// Further descriptors to wait for.
-    fn watch(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+    fn poll_fds(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
         Vec::new()
     }
 
     /// Hears what came since the last call, if anything.
-    fn on_news(&mut self, _news: &News<'_>) {}
+    fn on_input(&mut self, _news: &SizingInput<'_>) {}
 
     /// The transfer is over: takes back what should not outlive it, and returns what the user should
     /// know.
-    fn end(&mut self) -> Option<String> {
+    fn finish(&mut self) -> Option<String> {
         None
     }
 }
 
 /// Policy of the kernel's autotuning, and of buffers that were pinned: it decides nothing. Streams are looked
 /// at for what their memory costs, as under every other policy, so that the figures compare.
-pub(super) struct KernelPolicy;
+pub(super) struct KernelBufferPolicy;
 
-impl Policy for KernelPolicy {
-    fn on_look(&mut self, _scene: &Scene<'_>) {}
+impl BufferPolicy for KernelBufferPolicy {
+    fn on_sample(&mut self, _scene: &SizingSample<'_>) {}
 
-    fn due(&self) -> Duration {
-        LOOK
+    fn next_due(&self) -> Duration {
+        SAMPLE_INTERVAL
     }
 }

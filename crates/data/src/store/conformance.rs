@@ -48,12 +48,12 @@ pub(crate) fn check_source(make: impl Fn(&[u8]) -> Arc<dyn Source>, random: bool
 
 /// A sink that takes any order holds every byte where it was put.
 pub(crate) fn check_random_sink(sink: &dyn Sink) {
-    assert!(sink.seekable());
+    assert!(sink.is_seekable());
     sink.write_at(1000, b"later").unwrap();
     sink.write_at(0, b"first").unwrap();
     sink.write_at(2, b"RST").unwrap();
     sink.write_at(7, b"").unwrap();
-    let view = sink.reread().expect("a sink under test can be read");
+    let view = sink.open_reader().expect("a sink under test can be read");
     let all = read_all(&*view, 4096);
     assert_eq!(all.len(), 1005);
     assert_eq!(&all[..5], b"fiRST");
@@ -63,7 +63,7 @@ pub(crate) fn check_random_sink(sink: &dyn Sink) {
 
 /// A sequential sink takes gapless offsets, refuses others unharmed.
 pub(crate) fn check_sequential_sink(sink: impl Sink, read_back: impl FnOnce() -> Vec<u8>) {
-    assert!(!sink.seekable());
+    assert!(!sink.is_seekable());
     assert!(sink.fd().is_none());
     sink.write_at(0, b"one").unwrap();
     for offset in [0, 2, 4] {

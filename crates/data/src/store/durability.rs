@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use proto::ranges::RangeSet;
 
-use super::writeback::Writeback;
-use crate::lock::locked;
+use super::writeback::WritebackPacer;
+use crate::locks::lock;
 use crate::os::writeback;
 
 /// How much is forced to disk.
@@ -86,15 +86,15 @@ fn retry(mut step: impl FnMut() -> io::Result<()>) -> io::Result<()> {
 
 /// How one open file gets to disk.
 #[derive(Debug)]
-pub(super) struct Durability {
+pub(super) struct FileDurability {
     policy: SyncPolicy,
-    writeback: Writeback,
+    writeback: WritebackPacer,
     /// The directory of a file whose entry was not yet forced to disk.
-    entry: Mutex<Entry>,
+    entry: Mutex<DirectoryEntryState>,
     /// Number of the first error: the kernel tells it once per open file.
     failed: Mutex<Option<i32>>,
     /// Held by all who ask for early write-back, from the call to the end of remembering its error: only
-    /// when nobody holds it does [`Durability::failed`] have every error that the kernel told.
+    /// when nobody holds it does [`FileDurability::failed`] have every error that the kernel told.
     telling: RwLock<()>,
     /// Written, and not forced to disk since; kept only where the policy forces.
     unsynced: Mutex<RangeSet>,
@@ -102,18 +102,18 @@ pub(super) struct Durability {
 
 /// Whether the file's name is on disk.
 #[derive(Debug)]
-enum Entry {
+enum DirectoryEntryState {
     /// Not yet; the directory, if it could be opened.
     Due(Option<File>),
     Synced,
 }
 
-impl Durability {
+impl FileDurability {
     pub(super) fn new(policy: SyncPolicy, directory: Option<File>) -> Self {
         Self {
             policy,
-            writeback: Writeback::default(),
-            entry: Mutex::new(Entry::Due(directory)),
+            writeback: WritebackPacer::default(),
+            entry: Mutex::new(DirectoryEntryState::Due(directory)),
             failed: Mutex::new(None),
             telling: RwLock::default(),
             unsynced: Mutex::default(),
@@ -127,7 +127,7 @@ impl Durability {
     /// `len` bytes at `offset` are about to be written: a write that fails halfway leaves a part of them.
     pub(super) fn writes(&self, offset: u64, len: u64) {
         if self.forces() {
-            locked(&self.unsynced).insert(offset, offset.saturating_add(len));
+            lock(&self.unsynced).insert(offset, offset.saturating_add(len));
         }
     }
 
@@ -154,18 +154,21 @@ impl Durability {
             return self.remember(writeback::flush_as_close(file.as_fd()));
         }
         self.sync_by(|entry| match entry {
-            Entry::Synced => retry(|| file.sync_data()),
+            DirectoryEntryState::Synced => retry(|| file.sync_data()),
             // With the inode's metadata: where the directory is closed to us, that is what makes
             // today's file systems keep a new file's name.
-            Entry::Due(directory) => retry(|| file.sync_all())
+            DirectoryEntryState::Due(directory) => retry(|| file.sync_all())
                 .and_then(|()| directory.as_ref().map_or(Ok(()), sync_names)),
         })
     }
 
     /// Takes what `force` forces to disk for synced, unless it or anybody else was told an error.
-    fn sync_by(&self, force: impl FnOnce(&Entry) -> io::Result<()>) -> io::Result<()> {
-        let mut entry = locked(&self.entry);
-        let pending = std::mem::take(&mut *locked(&self.unsynced));
+    fn sync_by(
+        &self,
+        force: impl FnOnce(&DirectoryEntryState) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut entry = lock(&self.entry);
+        let pending = std::mem::take(&mut *lock(&self.unsynced));
         let forced = self.remember(force(&entry));
         // The error of a write-back that `force` waited for, too, may have been told to another thread.
         let done = forced.and_then(|()| {
@@ -173,26 +176,26 @@ impl Durability {
             self.without_failure()
         });
         match done {
-            Ok(()) => *entry = Entry::Synced,
-            Err(_) => locked(&self.unsynced).extend(&pending),
+            Ok(()) => *entry = DirectoryEntryState::Synced,
+            Err(_) => lock(&self.unsynced).extend(&pending),
         }
         done
     }
 
     /// Fails as what failed first did.
     fn without_failure(&self) -> io::Result<()> {
-        let failed = *locked(&self.failed);
+        let failed = *lock(&self.failed);
         failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
     }
 
     /// Ranges written and not forced to disk since; empty where the policy forces nothing.
     pub(super) fn unsynced(&self) -> RangeSet {
-        locked(&self.unsynced).clone()
+        lock(&self.unsynced).clone()
     }
 
     fn remember(&self, result: io::Result<()>) -> io::Result<()> {
         if let Err(error) = &result {
-            locked(&self.failed).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
+            lock(&self.failed).get_or_insert(error.raw_os_error().unwrap_or(libc::EIO));
         }
         result
     }
@@ -212,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_error_that_the_kernel_tells_once_is_told_each_time() {
-        let durability = Durability::new(SyncPolicy::File, None);
+        let durability = FileDurability::new(SyncPolicy::File, None);
         let failed = durability.remember(Err(io::Error::from_raw_os_error(libc::ENOSPC)));
         assert!(failed.is_err());
         let file = tempfile::tempfile().unwrap();
@@ -225,7 +228,7 @@ mod tests {
     #[test]
     fn an_error_that_another_thread_is_told_during_a_sync_fails_the_sync() {
         let file = tempfile::tempfile().unwrap();
-        let durability = Durability::new(SyncPolicy::File, None);
+        let durability = FileDurability::new(SyncPolicy::File, None);
         durability.wrote(&file, 0, 10).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let synced = std::thread::scope(|scope| {
@@ -251,7 +254,7 @@ mod tests {
     #[test]
     fn what_was_written_since_the_last_sync_is_known() {
         let file = tempfile::tempfile().unwrap();
-        let durability = Durability::new(SyncPolicy::File, None);
+        let durability = FileDurability::new(SyncPolicy::File, None);
         durability.wrote(&file, 0, 10).unwrap();
         durability.sync(&file).unwrap();
         durability.wrote(&file, 20, 5).unwrap();
@@ -264,7 +267,7 @@ mod tests {
         );
         durability.sync(&file).unwrap_err();
         assert_eq!(durability.unsynced().to_string(), "20-25,30-35");
-        let none = Durability::new(SyncPolicy::None, None);
+        let none = FileDurability::new(SyncPolicy::None, None);
         none.wrote(&file, 0, 10).unwrap();
         assert!(none.unsynced().is_empty());
     }
@@ -275,7 +278,7 @@ mod tests {
         for policy in [SyncPolicy::None, SyncPolicy::File] {
             let file = File::create(dir.path().join(policy.name())).unwrap();
             let entry = File::open(dir.path()).unwrap();
-            let durability = Durability::new(policy, Some(entry));
+            let durability = FileDurability::new(policy, Some(entry));
             durability.wrote(&file, 0, 1 << 30).unwrap();
             durability.sync(&file).unwrap();
             durability.sync(&file).unwrap();

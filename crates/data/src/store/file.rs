@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 
-use super::durability::{Durability, SyncPolicy};
-use super::{Sink, Source, refused};
-use crate::lock::locked;
+use super::durability::{FileDurability, SyncPolicy};
+use super::{Sink, Source, unwritten_pages};
+use crate::locks::lock;
 
 /// Position of a file that cannot be read or written at an offset: the next one that may come.
 #[derive(Debug, Default)]
-struct Position(Mutex<u64>);
+struct NextOffset(Mutex<u64>);
 
-impl Position {
+impl NextOffset {
     /// Locks the file for one step at `offset`.
     fn at(&self, offset: u64, name: &str) -> io::Result<MutexGuard<'_, u64>> {
-        let position = locked(&self.0);
+        let position = lock(&self.0);
         if *position == offset {
             return Ok(position);
         }
@@ -33,11 +33,11 @@ impl Position {
 
 /// How offsets apply to an open file.
 #[derive(Debug)]
-enum Access {
+enum OffsetAccess {
     /// Any offset at any time.
     Random,
     /// In order only.
-    Sequential(Position),
+    Sequential(NextOffset),
 }
 
 /// A file or pipe to send.
@@ -45,7 +45,7 @@ enum Access {
 pub struct FileSource {
     file: File,
     name: String,
-    access: Access,
+    access: OffsetAccess,
 }
 
 impl FileSource {
@@ -55,7 +55,7 @@ impl FileSource {
         let kind = file.metadata()?.file_type();
         if kind.is_file() || kind.is_block_device() {
             let name = name.into();
-            let access = Access::Random;
+            let access = OffsetAccess::Random;
             return Ok(Self { file, name, access });
         }
         Ok(Self::sequential(file, name))
@@ -67,7 +67,7 @@ impl FileSource {
         Self {
             file,
             name: name.into(),
-            access: Access::Sequential(Position::default()),
+            access: OffsetAccess::Sequential(NextOffset::default()),
         }
     }
 }
@@ -79,8 +79,8 @@ impl Source for FileSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         match &self.access {
-            Access::Random => retry(|| self.file.read_at(buf, offset)),
-            Access::Sequential(position) => {
+            OffsetAccess::Random => retry(|| self.file.read_at(buf, offset)),
+            OffsetAccess::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;
                 let n = retry(|| (&self.file).read(buf))?;
                 *position += n as u64;
@@ -91,13 +91,13 @@ impl Source for FileSource {
 
     fn len(&self) -> io::Result<Option<u64>> {
         match self.access {
-            Access::Random => self.file.metadata().map(|m| Some(m.len())),
-            Access::Sequential(_) => Ok(None),
+            OffsetAccess::Random => self.file.metadata().map(|m| Some(m.len())),
+            OffsetAccess::Sequential(_) => Ok(None),
         }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        matches!(self.access, Access::Random).then(|| self.file.as_fd())
+        matches!(self.access, OffsetAccess::Random).then(|| self.file.as_fd())
     }
 }
 
@@ -115,8 +115,8 @@ fn retry(mut step: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 pub struct FileSink {
     file: File,
     name: String,
-    access: Access,
-    durability: Option<Durability>,
+    access: OffsetAccess,
+    durability: Option<FileDurability>,
 }
 
 impl FileSink {
@@ -137,7 +137,7 @@ impl FileSink {
             Ok(true) => Ok(Self {
                 file,
                 name: name.into(),
-                access: Access::Random,
+                access: OffsetAccess::Random,
                 durability: None,
             }),
         }
@@ -149,7 +149,7 @@ impl FileSink {
         Self {
             file,
             name: name.into(),
-            access: Access::Sequential(Position::default()),
+            access: OffsetAccess::Sequential(NextOffset::default()),
             durability: None,
         }
     }
@@ -159,7 +159,7 @@ impl FileSink {
     #[must_use]
     pub fn with_policy(mut self, policy: SyncPolicy, directory: Option<File>) -> Self {
         let regular = self.file.metadata().is_ok_and(|meta| meta.is_file());
-        self.durability = regular.then(|| Durability::new(policy, directory));
+        self.durability = regular.then(|| FileDurability::new(policy, directory));
         self
     }
 
@@ -174,13 +174,13 @@ impl FileSink {
         let Some(durability) = &self.durability else {
             return Ok(());
         };
-        refused::take_out(&self.file, &durability.unsynced(), alone)
+        unwritten_pages::take_out(&self.file, &durability.unsynced(), alone)
     }
 
     /// Drops the file's clean pages from memory, those that the disk refused among them: who reads the
     /// file again reads the disk.
     pub fn forget_pages(&self) {
-        refused::forget_pages(&self.file);
+        unwritten_pages::forget_pages(&self.file);
     }
 
     /// Takes all but `kept` out of a file that nobody else writes to, and drops the rest of it from
@@ -190,7 +190,7 @@ impl FileSink {
     /// As there.
     pub fn keep_only(&self, kept: &RangeSet) -> io::Result<()> {
         let length = self.file.metadata()?.len();
-        refused::take_out(&self.file, &kept.gaps(0, length), true)
+        unwritten_pages::take_out(&self.file, &kept.gaps(0, length), true)
     }
 
     /// The file, to sync, truncate or stat it.
@@ -215,7 +215,7 @@ impl Sink for FileSink {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         match &self.access {
-            Access::Random => {
+            OffsetAccess::Random => {
                 let len = buf.len() as u64;
                 if let Some(durability) = &self.durability {
                     durability.writes(offset, len);
@@ -228,7 +228,7 @@ impl Sink for FileSink {
                 written?;
                 self.spliced(offset, len)
             }
-            Access::Sequential(position) => {
+            OffsetAccess::Sequential(position) => {
                 let mut position = position.at(offset, &self.name)?;
                 (&self.file).write_all(buf)?;
                 *position += buf.len() as u64;
@@ -239,17 +239,17 @@ impl Sink for FileSink {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         // In-order splices would pass the position by.
-        matches!(self.access, Access::Random).then(|| self.file.as_fd())
+        matches!(self.access, OffsetAccess::Random).then(|| self.file.as_fd())
     }
 
-    fn seekable(&self) -> bool {
-        matches!(self.access, Access::Random)
+    fn is_seekable(&self) -> bool {
+        matches!(self.access, OffsetAccess::Random)
     }
 
-    fn reread(&self) -> Option<Arc<dyn Source>> {
+    fn open_reader(&self) -> Option<Arc<dyn Source>> {
         let regular = self.file.metadata().ok()?.is_file();
         let mode = rustix::fs::fcntl_getfl(&self.file).ok()? & OFlags::RWMODE;
-        if !regular || mode != OFlags::RDWR || !self.seekable() {
+        if !regular || mode != OFlags::RDWR || !self.is_seekable() {
             return None;
         }
         let file = self.file.try_clone().ok()?;
@@ -262,8 +262,8 @@ impl Sink for FileSink {
         durability.map_or(Ok(()), |d| d.wrote(&self.file, offset, len))
     }
 
-    fn durable(&self) -> bool {
-        self.durability.as_ref().is_some_and(Durability::forces)
+    fn is_durable(&self) -> bool {
+        self.durability.as_ref().is_some_and(FileDurability::forces)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -339,10 +339,10 @@ mod tests {
     fn dev_null_takes_any_offset() {
         let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
         let sink = FileSink::new(file, "/dev/null").unwrap();
-        assert!(sink.seekable());
+        assert!(sink.is_seekable());
         sink.write_at(1 << 40, b"x").unwrap();
         sink.write_at(0, b"x").unwrap();
-        assert!(sink.reread().is_none());
+        assert!(sink.open_reader().is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use super::{Sink, Source};
-use crate::lock::locked;
+use crate::locks::lock;
 
 /// Bytes to send.
 #[derive(Debug, Clone)]
@@ -68,12 +68,12 @@ impl MemorySink {
 
     /// A copy of what came so far.
     pub fn bytes(&self) -> Vec<u8> {
-        locked(&self.bytes).clone()
+        lock(&self.bytes).clone()
     }
 
     /// Takes what came so far out; the sink is empty afterwards.
     pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *locked(&self.bytes))
+        std::mem::take(&mut *lock(&self.bytes))
     }
 }
 
@@ -88,7 +88,7 @@ impl Sink for MemorySink {
             .checked_add(buf.len())
             .filter(|end| *end <= self.limit)
             .ok_or(io::ErrorKind::FileTooLarge)?;
-        let mut bytes = locked(&self.bytes);
+        let mut bytes = lock(&self.bytes);
         if bytes.len() < end {
             bytes.resize(end, 0);
         }
@@ -100,26 +100,26 @@ impl Sink for MemorySink {
         None
     }
 
-    fn seekable(&self) -> bool {
+    fn is_seekable(&self) -> bool {
         true
     }
 
-    fn reread(&self) -> Option<Arc<dyn Source>> {
-        Some(Arc::new(Reread(self.clone())))
+    fn open_reader(&self) -> Option<Arc<dyn Source>> {
+        Some(Arc::new(MemorySinkView(self.clone())))
     }
 }
 
 /// A sink's bytes, as they are when they are read.
 #[derive(Debug)]
-struct Reread(MemorySink);
+struct MemorySinkView(MemorySink);
 
-impl Source for Reread {
+impl Source for MemorySinkView {
     fn name(&self) -> String {
         self.0.name()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        let bytes = locked(&self.0.bytes);
+        let bytes = lock(&self.0.bytes);
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -129,7 +129,7 @@ impl Source for Reread {
     }
 
     fn len(&self) -> io::Result<Option<u64>> {
-        Ok(Some(locked(&self.0.bytes).len() as u64))
+        Ok(Some(lock(&self.0.bytes).len() as u64))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-pub mod claim;
 #[cfg(test)]
 mod conformance;
 pub mod durability;
 pub mod file;
 pub mod memory;
-pub mod refused;
 pub mod root;
+pub mod unwritten_pages;
+pub mod write_lock;
 mod writeback;
 
 /// Something to send.
@@ -43,18 +43,18 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
     fn begin(&self) -> io::Result<()> {
         Ok(())
     }
-    /// A descriptor for splice: with offsets if [`Sink::seekable`], else in order.
+    /// A descriptor for splice: with offsets if [`Sink::is_seekable`], else in order.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
     /// Whether offsets may come in any order.
-    fn seekable(&self) -> bool;
+    fn is_seekable(&self) -> bool;
     /// The written bytes, readable again: checksums that cannot be combined are then made while
     /// blocks still arrive out of order. `None` if this sink cannot be read.
-    fn reread(&self) -> Option<Arc<dyn Source>> {
+    fn open_reader(&self) -> Option<Arc<dyn Source>> {
         None
     }
     /// The stored bytes, to be compared with those that come again. `None` if this sink cannot be read.
-    fn stored(&self) -> Option<Arc<dyn Source>> {
-        self.reread()
+    fn open_for_comparison(&self) -> Option<Arc<dyn Source>> {
+        self.open_reader()
     }
     /// `len` bytes at `offset` came through [`Sink::fd`]. Early write-back counts them; its errors are
     /// those of a write.
@@ -62,7 +62,7 @@ pub trait Sink: Send + Sync + std::fmt::Debug {
         Ok(())
     }
     /// Whether [`Sink::sync`] forces bytes to disk: what was stored is then safe only after it.
-    fn durable(&self) -> bool {
+    fn is_durable(&self) -> bool {
         false
     }
     /// All bytes stored before the call, and the file's entry in its directory, are on disk when this

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::lock::locked;
+use crate::locks::lock;
 use crate::os::writeback;
 
 /// Write-back of so many new bytes is begun at a time.
@@ -23,14 +23,14 @@ const SLOW: Duration = Duration::from_millis(200);
 
 /// Counts what is written to one file by all streams, and paces its write-back.
 #[derive(Debug, Default)]
-pub(super) struct Writeback {
-    state: Mutex<State>,
+pub(super) struct WritebackPacer {
+    state: Mutex<WritebackState>,
     /// The file or the system has no sync_file_range(2).
     unavailable: AtomicBool,
 }
 
 #[derive(Debug)]
-struct State {
+struct WritebackState {
     /// First to last byte of what was written since write-back was last begun. One span, whatever the
     /// order in which bytes come: clean pages in between cost nothing.
     span: Option<(u64, u64)>,
@@ -42,7 +42,7 @@ struct State {
     window: usize,
 }
 
-impl Default for State {
+impl Default for WritebackState {
     fn default() -> Self {
         Self {
             span: None,
@@ -53,22 +53,22 @@ impl Default for State {
     }
 }
 
-impl State {
+impl WritebackState {
     /// Books `len` bytes at `offset`. Returns the span to begin with, and those to wait for.
-    fn book(&mut self, offset: u64, len: u64) -> Due {
+    fn book(&mut self, offset: u64, len: u64) -> DueWriteback {
         let end = offset.saturating_add(len);
         let (first, last) = self.span.unwrap_or((offset, end));
         self.span = Some((first.min(offset), last.max(end)));
         self.bytes = self.bytes.saturating_add(len);
         if self.bytes < STRIDE {
-            return Due::default();
+            return DueWriteback::default();
         }
         self.bytes = 0;
         let begin = self.span.take();
         self.begun.extend(begin);
         let over = self.begun.len().saturating_sub(self.window);
         let settle = self.begun.drain(..over).collect();
-        Due { begin, settle }
+        DueWriteback { begin, settle }
     }
 
     /// A span was awaited for so long.
@@ -81,30 +81,30 @@ impl State {
 
 /// The calls that are due now.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Due {
+struct DueWriteback {
     begin: Option<(u64, u64)>,
     settle: Vec<(u64, u64)>,
 }
 
-impl Writeback {
+impl WritebackPacer {
     /// `len` bytes at `offset` of `file` were written.
     pub(super) fn wrote(&self, file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
         if self.unavailable.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let due = locked(&self.state).book(offset, len);
+        let due = lock(&self.state).book(offset, len);
         self.carry_out(file, &due)
             .or_else(|error| self.judge(error))
     }
 
-    fn carry_out(&self, file: BorrowedFd<'_>, due: &Due) -> io::Result<()> {
+    fn carry_out(&self, file: BorrowedFd<'_>, due: &DueWriteback) -> io::Result<()> {
         if let Some((start, end)) = due.begin {
-            writeback::begin(file, start, end - start)?;
+            writeback::start_writeback(file, start, end - start)?;
         }
         for (start, end) in &due.settle {
             let since = Instant::now();
-            writeback::settle(file, *start, end - start)?;
-            locked(&self.state).waited(since.elapsed());
+            writeback::wait_writeback(file, *start, end - start)?;
+            lock(&self.state).waited(since.elapsed());
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn write_back_begins_every_stride_and_the_window_bounds_what_is_not_awaited() {
-        let mut state = State::default();
+        let mut state = WritebackState::default();
         let (mut begun, mut settled) = (0, 0);
         for step in 0..1024_u64 {
             let due = state.book(step << 20, 1 << 20);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_slow_disk_is_given_less_to_lag_behind() {
-        let mut state = State::default();
+        let mut state = WritebackState::default();
         for step in 0..MOST as u64 {
             assert!(state.book(step * STRIDE, STRIDE).settle.is_empty());
         }
@@ -157,16 +157,16 @@ mod tests {
 
     #[test]
     fn bytes_in_any_order_are_one_span() {
-        let mut state = State::default();
-        assert_eq!(state.book(100 << 20, 8 << 20), Due::default());
+        let mut state = WritebackState::default();
+        assert_eq!(state.book(100 << 20, 8 << 20), DueWriteback::default());
         let due = state.book(0, 8 << 20);
         assert_eq!(due.begin, Some((0, 108 << 20)));
-        assert_eq!(state.book(u64::MAX, 1), Due::default());
+        assert_eq!(state.book(u64::MAX, 1), DueWriteback::default());
     }
 
     #[test]
     fn errors_of_the_disk_count_and_a_missing_call_does_not() {
-        let writeback = Writeback::default();
+        let writeback = WritebackPacer::default();
         let error = |number| io::Error::from_raw_os_error(number);
         for number in [libc::EIO, libc::ENOSPC, libc::EDQUOT] {
             assert!(writeback.judge(error(number)).is_err());

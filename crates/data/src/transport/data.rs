@@ -6,23 +6,23 @@ use std::net::Shutdown;
 use rustix::event::PollFlags;
 use socket2::Socket;
 
-use crate::settings::Settings;
+use crate::settings::TransferSettings;
 
 /// A connected data socket, and what its bytes go through. Nothing here blocks.
 #[derive(Debug)]
 pub(crate) struct DataTransport {
     socket: Socket,
-    layer: Layer,
+    layer: TransportLayer,
 }
 
 /// Layer between the bytes and the socket.
 #[derive(Debug)]
-enum Layer {
+enum TransportLayer {
     /// Nothing: they go as they are.
     Clear,
     /// A fake whose handshake takes its time.
     #[cfg(test)]
-    Slow(std::sync::Arc<Gate>),
+    Slow(std::sync::Arc<HandshakeGate>),
 }
 
 impl DataTransport {
@@ -31,10 +31,10 @@ impl DataTransport {
         not(test),
         expect(unused_variables, reason = "data connections are clear")
     )]
-    pub(crate) fn over(socket: Socket, settings: &Settings) -> Self {
+    pub(crate) fn for_transfer(socket: Socket, settings: &TransferSettings) -> Self {
         #[cfg(test)]
         if let Some(gate) = &settings.gate {
-            let layer = Layer::Slow(std::sync::Arc::clone(gate));
+            let layer = TransportLayer::Slow(std::sync::Arc::clone(gate));
             return Self { socket, layer };
         }
         Self::clear(socket)
@@ -44,7 +44,7 @@ impl DataTransport {
     pub(crate) fn clear(socket: Socket) -> Self {
         Self {
             socket,
-            layer: Layer::Clear,
+            layer: TransportLayer::Clear,
         }
     }
 
@@ -57,11 +57,11 @@ impl DataTransport {
     ///
     /// # Errors
     /// `Unsupported`: bytes must go through the transport.
-    pub(crate) fn kernel(&self) -> io::Result<&Socket> {
+    pub(crate) fn kernel_socket(&self) -> io::Result<&Socket> {
         match self.layer {
-            Layer::Clear => Ok(&self.socket),
+            TransportLayer::Clear => Ok(&self.socket),
             #[cfg(test)]
-            Layer::Slow(_) => Err(io::ErrorKind::Unsupported.into()),
+            TransportLayer::Slow(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -72,9 +72,9 @@ impl DataTransport {
     /// The connection broke, or the other end's part is not right.
     pub(crate) fn handshake(&self) -> io::Result<Option<PollFlags>> {
         match &self.layer {
-            Layer::Clear => Ok(None),
+            TransportLayer::Clear => Ok(None),
             #[cfg(test)]
-            Layer::Slow(gate) => {
+            TransportLayer::Slow(gate) => {
                 gate.pass();
                 Ok(None)
             }
@@ -111,19 +111,19 @@ impl DataTransport {
 /// Where fake handshakes wait: the first of them until the gate is opened, others not at all.
 #[cfg(test)]
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct HandshakeGate {
     came: std::sync::atomic::AtomicUsize,
     open: std::sync::Mutex<bool>,
     opened: std::sync::Condvar,
 }
 
 #[cfg(test)]
-impl Gate {
+impl HandshakeGate {
     fn pass(&self) {
         if self.came.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0 {
             return;
         }
-        let open = crate::lock::locked(&self.open);
+        let open = crate::locks::lock(&self.open);
         // A test that has failed must end, too.
         let patience = std::time::Duration::from_secs(30);
         drop(
@@ -138,7 +138,7 @@ impl Gate {
     }
 
     pub(crate) fn open(&self) {
-        *crate::lock::locked(&self.open) = true;
+        *crate::locks::lock(&self.open) = true;
         self.opened.notify_all();
     }
 }

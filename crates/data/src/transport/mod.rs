@@ -12,7 +12,7 @@ mod data;
 pub use control::ControlTransport;
 pub(crate) use data::DataTransport;
 #[cfg(test)]
-pub(crate) use data::Gate;
+pub(crate) use data::HandshakeGate;
 
 #[cfg(test)]
 mod tests;

@@ -6,45 +6,45 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proto::command::Mode;
-use proto::eblock::Header;
+use proto::command::TransferMode;
+use proto::eblock::BlockHeader;
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
-use super::Gate;
-use crate::channel::{Accept, Channel, ListenOptions};
-use crate::job::{Control, Settings};
+use super::HandshakeGate;
+use crate::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
+use crate::job::{TransferControl, TransferSettings};
 use crate::options::IoMethod;
-use crate::recv::{self, RecvPlan};
+use crate::recv::{self, ReceivePlan};
 use crate::send::{self, SendPlan};
 use crate::store::file::{FileSink, FileSource};
 use crate::store::memory::MemorySink;
 use crate::store::{Sink, Source};
 
-const WHOLE: RecvPlan = RecvPlan {
+const WHOLE: ReceivePlan = ReceivePlan {
     origin: 0,
     stream_start: 0,
     limit: None,
 };
 
-fn listening() -> (Channel, SocketAddr) {
-    let channel = Channel::listen(&ListenOptions {
+fn listening() -> (SessionDataChannel, SocketAddr) {
+    let channel = SessionDataChannel::listen(&ListenOptions {
         ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         ports: None,
-        accept: Accept::Any,
-        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
+        accept: AllowedPeers::Any,
+        buffers: SocketBuffers::sized_by(proto::sizing::BufferSizing::Kernel),
     });
     let channel = channel.unwrap();
     let at = channel.local_addr().unwrap();
     (channel, at)
 }
 
-fn layered(mode: Mode, gate: &Arc<Gate>) -> Settings {
-    let mut settings = Settings {
+fn layered(mode: TransferMode, gate: &Arc<HandshakeGate>) -> TransferSettings {
+    let mut settings = TransferSettings {
         mode,
-        connect: Duration::from_secs(60),
+        connect_timeout: Duration::from_secs(60),
         gate: Some(Arc::clone(gate)),
-        ..Settings::default()
+        ..TransferSettings::default()
     };
     settings.options.stall = Duration::from_secs(60);
     settings
@@ -59,9 +59,11 @@ fn until(happens: impl Fn() -> bool) {
 }
 
 /// A connection that carries `text` as a block, and the ends that `last` brings.
-fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[Header]) -> TcpStream {
+fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[BlockHeader]) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
-    let mut bytes = Header::data(offset, text.len() as u64).encode().to_vec();
+    let mut bytes = BlockHeader::data(offset, text.len() as u64)
+        .encode()
+        .to_vec();
     bytes.extend(text);
     bytes.extend(last.iter().flat_map(|header| header.encode()));
     stream.write_all(&bytes).unwrap();
@@ -71,18 +73,18 @@ fn sender(to: SocketAddr, offset: u64, text: &[u8], last: &[Header]) -> TcpStrea
 #[test]
 fn others_are_taken_while_a_handshake_goes_on() {
     let (mut channel, at) = listening();
-    let gate = Arc::new(Gate::default());
-    let settings = layered(Mode::Extended, &gate);
-    let control = Arc::new(Control::new());
+    let gate = Arc::new(HandshakeGate::default());
+    let settings = layered(TransferMode::Extended, &gate);
+    let control = Arc::new(TransferControl::new());
     let sink = Arc::new(MemorySink::new(100, "a sink"));
     let as_sink: Arc<dyn Sink> = Arc::clone(&sink) as Arc<dyn Sink>;
     std::thread::scope(|scope| {
         let receiver =
             scope.spawn(|| recv::run(&mut channel, &as_sink, &WHOLE, &settings, &control));
-        let eod = Header::eod(true);
+        let eod = BlockHeader::eod(true);
         let _slow = sender(at, 0, b"slow", &[eod]);
         until(|| gate.came() == 1);
-        let _other = sender(at, 4, b", quick", &[Header::eof(2, false), eod]);
+        let _other = sender(at, 4, b", quick", &[BlockHeader::eof(2, false), eod]);
         // All of it is taken, and nothing of the first.
         until(|| control.bytes() == 7);
         assert_eq!(gate.came(), 2);
@@ -105,12 +107,12 @@ fn the_kernel_moves_no_bytes_that_belong_through_a_layer() {
         IoMethod::Zerocopy,
         IoMethod::Copy,
     ];
-    for (mode, io) in [Mode::Stream, Mode::Extended]
+    for (mode, io) in [TransferMode::Stream, TransferMode::Extended]
         .into_iter()
         .flat_map(|mode| methods.map(|io| (mode, io)))
     {
         let (mut channel, at) = listening();
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(HandshakeGate::default());
         gate.open();
         let mut settings = layered(mode, &gate);
         settings.options.io = io;
@@ -127,10 +129,10 @@ fn the_kernel_moves_no_bytes_that_belong_through_a_layer() {
                     &sink,
                     &WHOLE,
                     &settings,
-                    &Arc::new(Control::new()),
+                    &Arc::new(TransferControl::new()),
                 )
             });
-            let mut out = Channel::connect_to(vec![at], None);
+            let mut out = SessionDataChannel::connect_to(vec![at], None);
             let mut ranges = RangeSet::new();
             ranges.insert(0, bytes.len() as u64);
             let plan = SendPlan { ranges, origin: 0 };
@@ -139,7 +141,7 @@ fn the_kernel_moves_no_bytes_that_belong_through_a_layer() {
                 &source,
                 &plan,
                 &settings,
-                &Arc::new(Control::new()),
+                &Arc::new(TransferControl::new()),
             );
             assert_eq!(
                 sent.unwrap().evidence.bytes,

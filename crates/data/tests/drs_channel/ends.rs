@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use data::channel::{Accept, Channel, ListenOptions};
-use data::drs::Endpoint;
+use data::channel::{AllowedPeers, ListenOptions, SessionDataChannel};
+use data::drs::DrsEndpoint;
 use data::error::DataError;
-use data::job::{Control, Report, Settings};
+use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::options::TransferOptions;
-use data::recv::RecvPlan;
+use data::recv::ReceivePlan;
 use data::send::SendPlan;
 use data::store::Source;
 use data::store::memory::{MemorySink, MemorySource};
-use proto::command::Mode;
+use proto::command::TransferMode;
 use proto::drs::Nonce;
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
-use proto::sizing::Sizing;
+use proto::sizing::BufferSizing;
+use proto::sizing::SocketBuffers;
 use units::splitmix;
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -31,29 +31,29 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// More than the buffers between two ends hold: a transfer lasts until the test lets it end.
 pub(crate) const MUCH: usize = 8 << 20;
 
-pub(crate) type Outcome = Result<Report, DataError>;
+pub(crate) type EndResult = Result<TransferReport, DataError>;
 
-pub(crate) fn settings(mode: Mode, drs: Option<&Arc<Endpoint>>) -> Settings {
-    Settings {
+pub(crate) fn settings(mode: TransferMode, drs: Option<&Arc<DrsEndpoint>>) -> TransferSettings {
+    TransferSettings {
         options: TransferOptions {
-            buffers: Buffers::sized(Sizing::Drs),
+            buffers: SocketBuffers::sized_by(BufferSizing::Drs),
             block: 64 << 10,
             stall: LONG,
             ..TransferOptions::default()
         },
         mode,
-        connect: LONG,
+        connect_timeout: LONG,
         drs: drs.map(Arc::clone),
-        ..Settings::default()
+        ..TransferSettings::default()
     }
 }
 
-pub(crate) fn listen() -> (Channel, SocketAddr) {
-    let channel = Channel::listen(&ListenOptions {
+pub(crate) fn listen() -> (SessionDataChannel, SocketAddr) {
+    let channel = SessionDataChannel::listen(&ListenOptions {
         ip: HERE,
         ports: None,
-        accept: Accept::Any,
-        buffers: Buffers::sized(Sizing::Drs),
+        accept: AllowedPeers::Any,
+        buffers: SocketBuffers::sized_by(BufferSizing::Drs),
     })
     .unwrap();
     let address = channel.local_addr().unwrap();
@@ -61,15 +61,15 @@ pub(crate) fn listen() -> (Channel, SocketAddr) {
 }
 
 /// The DRS channel's listening end.
-pub(crate) fn listening() -> Arc<Endpoint> {
-    Arc::new(Endpoint::listen(HERE, None).unwrap())
+pub(crate) fn listening() -> Arc<DrsEndpoint> {
+    Arc::new(DrsEndpoint::listen(HERE, None).unwrap())
 }
 
 /// A connecting end, and the listener that it connects to.
-pub(crate) fn connecting() -> (Arc<Endpoint>, TcpListener) {
+pub(crate) fn connecting() -> (Arc<DrsEndpoint>, TcpListener) {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let nonce = Nonce::new([7; 16]);
-    let endpoint = Endpoint::connect(listener.local_addr().unwrap(), nonce);
+    let endpoint = DrsEndpoint::connect(listener.local_addr().unwrap(), nonce);
     (Arc::new(endpoint), listener)
 }
 
@@ -88,24 +88,24 @@ pub(crate) fn plan(len: usize) -> SendPlan {
     SendPlan { ranges, origin: 0 }
 }
 
-pub(crate) const ANY: RecvPlan = RecvPlan {
+pub(crate) const ANY: ReceivePlan = ReceivePlan {
     origin: 0,
     stream_start: 0,
     limit: None,
 };
 
 /// An end under test at work in MODE S, and the test's data connection to it.
-pub(crate) struct Running {
-    pub(crate) control: Arc<Control>,
+pub(crate) struct EndUnderTest {
+    pub(crate) control: Arc<TransferControl>,
     pub(crate) data: TcpStream,
-    thread: JoinHandle<Outcome>,
+    thread: JoinHandle<EndResult>,
     begin: Instant,
 }
 
-impl Running {
+impl EndUnderTest {
     /// Sends `bytes`.
-    pub(crate) fn sender(bytes: Vec<u8>, drs: &Arc<Endpoint>) -> Self {
-        let settings = settings(Mode::Stream, Some(drs));
+    pub(crate) fn sender(bytes: Vec<u8>, drs: &Arc<DrsEndpoint>) -> Self {
+        let settings = settings(TransferMode::Stream, Some(drs));
         Self::new(move |channel, control| {
             let plan = plan(bytes.len());
             data::send::run(channel, &memory(bytes), &plan, &settings, control)
@@ -113,16 +113,18 @@ impl Running {
     }
 
     /// Stores what comes.
-    pub(crate) fn receiver(sink: MemorySink, drs: &Arc<Endpoint>) -> Self {
-        let settings = settings(Mode::Stream, Some(drs));
+    pub(crate) fn receiver(sink: MemorySink, drs: &Arc<DrsEndpoint>) -> Self {
+        let settings = settings(TransferMode::Stream, Some(drs));
         Self::new(move |channel, control| {
             data::recv::run(channel, &(Arc::new(sink) as _), &ANY, &settings, control)
         })
     }
 
-    fn new(run: impl FnOnce(&mut Channel, &Arc<Control>) -> Outcome + Send + 'static) -> Self {
+    fn new(
+        run: impl FnOnce(&mut SessionDataChannel, &Arc<TransferControl>) -> EndResult + Send + 'static,
+    ) -> Self {
         let (mut channel, address) = listen();
-        let control = Arc::new(Control::new());
+        let control = Arc::new(TransferControl::new());
         let begin = Instant::now();
         let thread = {
             let control = Arc::clone(&control);
@@ -160,27 +162,27 @@ impl Running {
 }
 
 /// The test's end of a DRS channel.
-pub(crate) struct Voice(BufReader<TcpStream>);
+pub(crate) struct DrsTestPeer(BufReader<TcpStream>);
 
-impl Voice {
+impl DrsTestPeer {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(LONG)).unwrap();
         Self(BufReader::new(stream))
     }
 
     /// Connects from an address to where the endpoint listens, and says something.
-    pub(crate) fn from(ip: IpAddr, to: &Endpoint, words: &str) -> Self {
+    pub(crate) fn from(ip: IpAddr, to: &DrsEndpoint, words: &str) -> Self {
         let kind = (socket2::Domain::IPV4, socket2::Type::STREAM);
         let socket = socket2::Socket::new(kind.0, kind.1, None).unwrap();
         socket.bind(&SocketAddr::new(ip, 0).into()).unwrap();
-        socket.connect(&to.address().at.into()).unwrap();
+        socket.connect(&to.address().socket.into()).unwrap();
         let mut voice = Self::new(socket.into());
         voice.say(words);
         voice
     }
 
     /// As the peer.
-    pub(crate) fn peer(to: &Endpoint) -> Self {
+    pub(crate) fn peer(to: &DrsEndpoint) -> Self {
         Self::from(HERE, to, &greeting(to))
     }
 
@@ -210,6 +212,6 @@ impl Voice {
     }
 }
 
-pub(crate) fn greeting(endpoint: &Endpoint) -> String {
+pub(crate) fn greeting(endpoint: &DrsEndpoint) -> String {
     format!("DRS {}\r\n", endpoint.address().nonce.to_hex())
 }

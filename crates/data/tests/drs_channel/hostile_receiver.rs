@@ -1,20 +1,20 @@
 //! A data sender whose receiver, or a stranger, abuses the DRS channel.
 
-use data::drs::Endpoint;
+use data::drs::DrsEndpoint;
 use proto::sizing::MIN_BUFFER;
-use tune::sizing::{Bounds, Change};
+use tune::sizing::{BufferBounds, BufferSetting};
 
 use crate::ends::{
-    ELSEWHERE, HERE, MUCH, Running, Voice, connecting, greeting, listening, pattern,
+    DrsTestPeer, ELSEWHERE, EndUnderTest, HERE, MUCH, connecting, greeting, listening, pattern,
 };
 
 /// Sizes that the sender gave its buffers, bytes.
-fn sizes(running: &Running) -> Vec<u64> {
-    let decisions = running.control.decisions();
-    let changes = decisions.iter().filter_map(|decision| decision.change);
+fn sizes(running: &EndUnderTest) -> Vec<u64> {
+    let decisions = running.control.take_decisions();
+    let changes = decisions.iter().filter_map(|decision| decision.setting);
     changes
         .filter_map(|change| match change {
-            Change::SendBuffer(bytes) => Some(bytes),
+            BufferSetting::SendBuffer(bytes) => Some(bytes),
             _ => None,
         })
         .collect()
@@ -24,8 +24,8 @@ fn sizes(running: &Running) -> Vec<u64> {
 fn sizes_are_followed_within_bounds_and_echoed_exactly() {
     let bytes = pattern(MUCH);
     let drs = listening();
-    let running = Running::sender(bytes.clone(), &drs);
-    let mut peer = Voice::peer(&drs);
+    let running = EndUnderTest::sender(bytes.clone(), &drs);
+    let mut peer = DrsTestPeer::peer(&drs);
     for line in [
         "SBUF 0.000000 0\r\n",
         "SBUF 1700000000.123456 99999999999999999999999\r\n",
@@ -34,7 +34,7 @@ fn sizes_are_followed_within_bounds_and_echoed_exactly() {
         peer.say(line);
         assert_eq!(peer.line(), line);
     }
-    let largest = Bounds::default().largest;
+    let largest = BufferBounds::default().largest;
     assert_eq!(sizes(&running), [MIN_BUFFER, largest, 131_072]);
     assert!(running.drain() == bytes);
 }
@@ -43,15 +43,15 @@ fn sizes_are_followed_within_bounds_and_echoed_exactly() {
 fn the_smallest_size_does_not_stop_a_transfer() {
     let bytes = pattern(MUCH);
     let drs = listening();
-    let running = Running::sender(bytes.clone(), &drs);
-    let mut peer = Voice::peer(&drs);
+    let running = EndUnderTest::sender(bytes.clone(), &drs);
+    let mut peer = DrsTestPeer::peer(&drs);
     peer.say("SBUF 1.0 0\r\n");
     peer.line();
     assert!(running.drain() == bytes);
 }
 
 /// Offences that cost a peer its channel, and nobody anything else.
-fn offences(drs: &Endpoint) -> Vec<String> {
+fn offences(drs: &DrsEndpoint) -> Vec<String> {
     vec![
         "SBUF 1.0 65536\r\n".repeat(5000),
         "SBUF 1.0 -1\r\n".into(),
@@ -69,8 +69,8 @@ fn a_peer_that_breaks_the_rules_loses_the_channel_only() {
     let drs = listening();
     // One session's transfers, one after the other.
     for offence in offences(&drs) {
-        let running = Running::sender(bytes.clone(), &drs);
-        let mut peer = Voice::peer(&drs);
+        let running = EndUnderTest::sender(bytes.clone(), &drs);
+        let mut peer = DrsTestPeer::peer(&drs);
         peer.say("SBUF 1.0 262144\r\n");
         assert_eq!(peer.line(), "SBUF 1.0 262144\r\n");
         peer.say(&offence);
@@ -84,8 +84,8 @@ fn a_listener_that_breaks_the_rules_loses_the_channel_only() {
     let bytes = pattern(MUCH);
     let (drs, listener) = connecting();
     for offence in offences(&drs) {
-        let running = Running::sender(bytes.clone(), &drs);
-        let mut peer = Voice::new(listener.accept().unwrap().0);
+        let running = EndUnderTest::sender(bytes.clone(), &drs);
+        let mut peer = DrsTestPeer::new(listener.accept().unwrap().0);
         assert_eq!(peer.line(), greeting(&drs));
         peer.say(&offence);
         peer.hears_end();
@@ -97,15 +97,15 @@ fn a_listener_that_breaks_the_rules_loses_the_channel_only() {
 fn silence_costs_nothing() {
     let bytes = pattern(MUCH);
     let drs = listening();
-    let running = Running::sender(bytes.clone(), &drs);
-    let _peer = Voice::peer(&drs);
+    let running = EndUnderTest::sender(bytes.clone(), &drs);
+    let _peer = DrsTestPeer::peer(&drs);
     assert!(running.drain() == bytes);
-    let running = Running::sender(bytes.clone(), &drs);
-    let mut half = Voice::peer(&drs);
+    let running = EndUnderTest::sender(bytes.clone(), &drs);
+    let mut half = DrsTestPeer::peer(&drs);
     half.say("SBUF 1.0 ");
     assert!(running.drain() == bytes);
     // Nobody at all.
-    assert!(Running::sender(bytes.clone(), &drs).drain() == bytes);
+    assert!(EndUnderTest::sender(bytes.clone(), &drs).drain() == bytes);
 }
 
 #[test]
@@ -117,22 +117,24 @@ fn strangers_change_nothing() {
     let right = format!("{}{told}", greeting(&drs));
     // Before there is a transfer.
     let mut strangers = vec![
-        Voice::from(HERE, &drs, &wrong),
-        Voice::from(ELSEWHERE, &drs, &right),
+        DrsTestPeer::from(HERE, &drs, &wrong),
+        DrsTestPeer::from(ELSEWHERE, &drs, &right),
     ];
-    let _slow: Vec<_> = (0..20).map(|_| Voice::from(HERE, &drs, "DRS")).collect();
-    let running = Running::sender(bytes.clone(), &drs);
-    strangers.push(Voice::from(HERE, &drs, told));
-    strangers.push(Voice::from(ELSEWHERE, &drs, &right));
+    let _slow: Vec<_> = (0..20)
+        .map(|_| DrsTestPeer::from(HERE, &drs, "DRS"))
+        .collect();
+    let running = EndUnderTest::sender(bytes.clone(), &drs);
+    strangers.push(DrsTestPeer::from(HERE, &drs, told));
+    strangers.push(DrsTestPeer::from(ELSEWHERE, &drs, &right));
     for stranger in &mut strangers {
         stranger.hears_end();
     }
     assert_eq!(sizes(&running), [] as [u64; 0]);
-    let mut peer = Voice::peer(&drs);
+    let mut peer = DrsTestPeer::peer(&drs);
     peer.say("SBUF 1.0 262144\r\n");
     assert_eq!(peer.line(), "SBUF 1.0 262144\r\n");
     // And afterwards.
-    Voice::from(HERE, &drs, &wrong).hears_end();
+    DrsTestPeer::from(HERE, &drs, &wrong).hears_end();
     peer.say("SBUF 2.0 524288\r\n");
     assert_eq!(peer.line(), "SBUF 2.0 524288\r\n");
     assert_eq!(sizes(&running), [262_144, 524_288]);

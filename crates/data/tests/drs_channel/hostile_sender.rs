@@ -3,40 +3,40 @@
 use std::io::Write;
 
 use data::store::memory::MemorySink;
-use tune::sizing::Bounds;
+use tune::sizing::BufferBounds;
 
-use crate::ends::{Running, Voice, connecting, greeting, listening, pattern};
+use crate::ends::{DrsTestPeer, EndUnderTest, connecting, greeting, listening, pattern};
 
 const LEN: usize = 512 << 10;
 
 /// A receiver that has announced its first size on the channel, the rest of its bytes, and what it
 /// said.
-struct Begun {
-    running: Running,
-    peer: Voice,
+struct AnnouncedReceiver {
+    running: EndUnderTest,
+    peer: DrsTestPeer,
     announced: String,
     sink: MemorySink,
     bytes: Vec<u8>,
 }
 
-impl Begun {
+impl AnnouncedReceiver {
     fn new(receiver_listens: bool) -> Self {
         let sink = MemorySink::new(64 << 20, "sink");
         let bytes = pattern(LEN);
         // A data connection counts from its first byte on, and with it the channel's peer.
         let begin = |drs: &_| {
-            let mut running = Running::receiver(sink.clone(), drs);
+            let mut running = EndUnderTest::receiver(sink.clone(), drs);
             running.data.write_all(&bytes[..LEN / 2]).unwrap();
             running
         };
         let (running, peer) = if receiver_listens {
             let drs = listening();
             let running = begin(&drs);
-            (running, Voice::peer(&drs))
+            (running, DrsTestPeer::peer(&drs))
         } else {
             let (drs, listener) = connecting();
             let running = begin(&drs);
-            let mut peer = Voice::new(listener.accept().unwrap().0);
+            let mut peer = DrsTestPeer::new(listener.accept().unwrap().0);
             assert_eq!(peer.line(), greeting(&drs));
             (running, peer)
         };
@@ -53,8 +53,8 @@ impl Begun {
 
     /// The transfer ends as if nothing had been.
     fn finish(self) {
-        let largest = 2 * Bounds::default().largest;
-        for sample in self.running.control.sample() {
+        let largest = 2 * BufferBounds::default().largest;
+        for sample in self.running.control.sample_streams() {
             assert!(u64::from(sample.memory.rcvbuf) <= largest);
         }
         self.running.feed(&self.bytes[LEN / 2..]);
@@ -65,12 +65,12 @@ impl Begun {
 #[test]
 fn an_honest_echo_keeps_the_dialogue_going() {
     for receiver_listens in [true, false] {
-        let mut begun = Begun::new(receiver_listens);
+        let mut begun = AnnouncedReceiver::new(receiver_listens);
         let mut words = begun.announced.split_whitespace();
         assert_eq!(words.next(), Some("SBUF"));
         let timestamp = words.next().unwrap();
         assert!(timestamp.split_once('.').unwrap().1.len() == 6);
-        assert!(words.next().unwrap().parse::<u64>().unwrap() >= Bounds::default().initial);
+        assert!(words.next().unwrap().parse::<u64>().unwrap() >= BufferBounds::default().initial);
         for _ in 0..3 {
             let said = begun.announced.clone();
             begun.peer.say(&said);
@@ -92,7 +92,7 @@ fn forged_echoes_lose_the_channel_only() {
             "SBUF 0.0 65536 and more\r\n".into(),
             "x".repeat(1 << 20),
         ] {
-            let mut begun = Begun::new(receiver_listens);
+            let mut begun = AnnouncedReceiver::new(receiver_listens);
             begun.peer.say(&forged);
             begun.peer.hears_end();
             begun.finish();
@@ -103,14 +103,14 @@ fn forged_echoes_lose_the_channel_only() {
 #[test]
 fn a_sender_that_never_echoes_costs_nothing() {
     for receiver_listens in [true, false] {
-        Begun::new(receiver_listens).finish();
+        AnnouncedReceiver::new(receiver_listens).finish();
     }
 }
 
 #[test]
 fn a_channel_that_is_cut_in_mid_transfer_is_missed_by_nobody() {
     for receiver_listens in [true, false] {
-        let mut begun = Begun::new(receiver_listens);
+        let mut begun = AnnouncedReceiver::new(receiver_listens);
         let said = begun.announced.clone();
         begun.peer.say(&said);
         begun.peer.line();

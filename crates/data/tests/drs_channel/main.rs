@@ -8,6 +8,6 @@ mod hostile_receiver;
 #[cfg(test)]
 mod hostile_sender;
 #[cfg(test)]
-mod tap;
+mod relay;
 #[cfg(test)]
 mod whole;

@@ -7,34 +7,34 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::channel::Channel;
-use data::drs::Endpoint;
-use data::job::Control;
+use data::channel::SessionDataChannel;
+use data::drs::DrsEndpoint;
+use data::job::TransferControl;
 use data::store::Source;
 use data::store::memory::{MemorySink, MemorySource};
-use proto::command::Mode;
-use proto::drs::{Message, Nonce};
+use proto::command::TransferMode;
+use proto::drs::{DrsMessage, Nonce};
 
 use crate::ends::{
     ANY, ELSEWHERE, LONG, connecting, greeting, listen, listening, pattern, plan, settings,
 };
-use crate::tap::{Dialogue, Tap};
+use crate::relay::{DrsRelay, RelayedDialogue};
 
 const LEN: usize = 1 << 20;
 
 /// A source that keeps its second half back until something has happened.
-struct Held<F> {
+struct HeldSource<F> {
     bytes: MemorySource,
     until: F,
 }
 
-impl<F> fmt::Debug for Held<F> {
+impl<F> fmt::Debug for HeldSource<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.bytes.fmt(f)
     }
 }
 
-impl<F: Fn() -> bool + Send + Sync> Source for Held<F> {
+impl<F: Fn() -> bool + Send + Sync> Source for HeldSource<F> {
     fn name(&self) -> String {
         self.bytes.name()
     }
@@ -53,28 +53,28 @@ impl<F: Fn() -> bool + Send + Sync> Source for Held<F> {
     }
 }
 
-type Drs<'a> = Option<&'a Arc<Endpoint>>;
+type DrsEnd<'a> = Option<&'a Arc<DrsEndpoint>>;
 
 /// Moves bytes, the second half of them when `until` holds; they must arrive.
 fn transfer(
-    (mode, streams): (Mode, usize),
-    sender: Drs<'_>,
-    receiver: Drs<'_>,
+    (mode, streams): (TransferMode, usize),
+    sender: DrsEnd<'_>,
+    receiver: DrsEnd<'_>,
     until: impl Fn() -> bool + Send + Sync + 'static,
 ) {
     let bytes = pattern(LEN);
-    let held = Held {
+    let held = HeldSource {
         bytes: MemorySource::new(bytes.clone(), "source"),
         until,
     };
     let source: Arc<dyn Source> = Arc::new(held);
     let sink = MemorySink::new(64 << 20, "sink");
     let (mut to, address) = listen();
-    let mut from = Channel::connect_to(vec![address], None);
+    let mut from = SessionDataChannel::connect_to(vec![address], None);
     let mut sending = settings(mode, sender);
     sending.streams = streams;
     let receiving = settings(mode, receiver);
-    let control = || Arc::new(Control::new());
+    let control = || Arc::new(TransferControl::new());
     let begin = Instant::now();
     let (sent, received) = std::thread::scope(|scope| {
         let sent =
@@ -89,12 +89,16 @@ fn transfer(
     assert!(begin.elapsed() < LONG);
 }
 
-const KINDS: [(Mode, usize); 3] = [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)];
+const KINDS: [(TransferMode, usize); 3] = [
+    (TransferMode::Stream, 1),
+    (TransferMode::Extended, 1),
+    (TransferMode::Extended, 4),
+];
 
 /// Whether both ends have said so many lines, on the newest connection of so many.
-fn said(tap: &Tap, connections: usize, lines: usize) -> bool {
+fn said(tap: &DrsRelay, connections: usize, lines: usize) -> bool {
     let dialogues = tap.dialogues();
-    let Some(Dialogue { there, back }) = dialogues.get(connections - 1) else {
+    let Some(RelayedDialogue { there, back }) = dialogues.get(connections - 1) else {
         return false;
     };
     [there, back]
@@ -107,7 +111,7 @@ fn check_echoes(messages: &str, echoes: &str) {
     assert!(messages.starts_with(echoes), "{messages}\n{echoes}");
     assert!(echoes.lines().count() >= 2, "{echoes}");
     for line in messages.lines() {
-        assert!(Message::parse(line).is_some(), "{line}");
+        assert!(DrsMessage::parse(line).is_some(), "{line}");
     }
 }
 
@@ -115,14 +119,14 @@ fn check_echoes(messages: &str, echoes: &str) {
 fn the_dialogue_is_the_papers_whoever_listens() {
     for kind in KINDS {
         let drs = listening();
-        let tap = Arc::new(Tap::new(&drs, None));
+        let tap = Arc::new(DrsRelay::new(&drs, None));
         let hello = greeting(&drs);
 
         let watched = Arc::clone(&tap);
         transfer(kind, Some(&tap.endpoint), Some(&drs), move || {
             said(&watched, 1, 3)
         });
-        let [Dialogue { there, back }] = &tap.dialogues()[..] else {
+        let [RelayedDialogue { there, back }] = &tap.dialogues()[..] else {
             panic!("{:?}", tap.dialogues());
         };
         check_echoes(back, there.strip_prefix(&hello).unwrap());
@@ -132,7 +136,7 @@ fn the_dialogue_is_the_papers_whoever_listens() {
         transfer(kind, Some(&drs), Some(&tap.endpoint), move || {
             said(&watched, 2, 3)
         });
-        let [_, Dialogue { there, back }] = &tap.dialogues()[..] else {
+        let [_, RelayedDialogue { there, back }] = &tap.dialogues()[..] else {
             panic!("{:?}", tap.dialogues());
         };
         check_echoes(there.strip_prefix(&hello).unwrap(), back);
@@ -144,7 +148,7 @@ fn a_channel_cut_in_mid_transfer_is_missed_by_nobody() {
     for kind in KINDS {
         for receiver_listens in [true, false] {
             let drs = listening();
-            let tap = Arc::new(Tap::new(&drs, Some(2)));
+            let tap = Arc::new(DrsRelay::new(&drs, Some(2)));
             let (sender, receiver) = if receiver_listens {
                 (&tap.endpoint, &drs)
             } else {
@@ -184,7 +188,7 @@ fn a_host_without_data_connections_is_not_connected_to() {
     let elsewhere = TcpListener::bind((ELSEWHERE, 0)).unwrap();
     elsewhere.set_nonblocking(true).unwrap();
     let at = elsewhere.local_addr().unwrap();
-    let endpoint = Arc::new(Endpoint::connect(at, Nonce::new([7; 16])));
+    let endpoint = Arc::new(DrsEndpoint::connect(at, Nonce::new([7; 16])));
     transfer(KINDS[0], Some(&endpoint), None, a_while());
     assert!(elsewhere.accept().is_err());
 }

@@ -5,20 +5,20 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use data::channel::{Accept, Channel};
+use data::channel::{AllowedPeers, SessionDataChannel};
 use data::error::DataError;
-use data::job::{Control, Settings};
-use data::recv::RecvPlan;
+use data::job::{TransferControl, TransferSettings};
+use data::recv::ReceivePlan;
 use data::store::memory::MemorySink;
-use proto::command::Mode;
-use proto::eblock::{BlockError, Flags, Header};
+use proto::command::TransferMode;
+use proto::eblock::{BlockError, BlockFlags, BlockHeader};
 
-use crate::ends::{ANY, LOCALHOST, Outcome, bounded, listen, settings, sink, until};
+use crate::transfer_ends::{ANY, LOCALHOST, PumpResult, bounded, listen, settings, sink, until};
 
 /// A header by hand, with its data.
 pub(crate) fn block(flags: u8, offset: u64, data: &[u8]) -> Vec<u8> {
-    let header = Header {
-        flags: Flags(flags),
+    let header = BlockHeader {
+        flags: BlockFlags(flags),
         count: data.len() as u64,
         offset,
     };
@@ -26,9 +26,9 @@ pub(crate) fn block(flags: u8, offset: u64, data: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) const DATA: u8 = 0;
-pub(crate) const EOD: u8 = Flags::EOD;
-pub(crate) const EOF: u8 = Flags::EOF;
-pub(crate) const CLOSE: u8 = Flags::CLOSE;
+pub(crate) const EOD: u8 = BlockFlags::EOD;
+pub(crate) const EOF: u8 = BlockFlags::EOF;
+pub(crate) const CLOSE: u8 = BlockFlags::CLOSE;
 
 pub(crate) fn connect(to: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
@@ -39,12 +39,12 @@ pub(crate) fn connect(to: SocketAddr, bytes: &[u8]) -> TcpStream {
 /// Receives while `peer` acts; also how long it took. What the peer returns, such as its
 /// connections, stays until the transfer has ended.
 pub(crate) fn receive_with<T: Send>(
-    channel: &mut Channel,
-    plan: RecvPlan,
-    settings: &Settings,
-    control: &Arc<Control>,
+    channel: &mut SessionDataChannel,
+    plan: ReceivePlan,
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
     peer: impl FnOnce() -> T + Send,
-) -> (MemorySink, Outcome, Duration) {
+) -> (MemorySink, PumpResult, Duration) {
     let (stored, target) = sink();
     let begin = Instant::now();
     let (outcome, took) = std::thread::scope(|scope| {
@@ -58,15 +58,15 @@ pub(crate) fn receive_with<T: Send>(
 }
 
 pub(crate) fn receive<T: Send>(
-    plan: RecvPlan,
+    plan: ReceivePlan,
     peer: impl FnOnce(SocketAddr) -> T + Send,
-) -> (MemorySink, Outcome) {
-    let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+) -> (MemorySink, PumpResult) {
+    let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     let control = Arc::default();
     let (stored, outcome, _) = receive_with(
         &mut channel,
         plan,
-        &settings(Mode::Extended),
+        &settings(TransferMode::Extended),
         &control,
         || peer(address),
     );
@@ -74,7 +74,7 @@ pub(crate) fn receive<T: Send>(
 }
 
 /// Runs senders that each write all their bytes and then close.
-fn receive_all(senders: &[Vec<Vec<u8>>]) -> (MemorySink, Outcome) {
+fn receive_all(senders: &[Vec<Vec<u8>>]) -> (MemorySink, PumpResult) {
     receive(ANY, |to| {
         let streams: Vec<_> = senders.iter().map(|s| connect(to, &s.concat())).collect();
         drop(streams);
@@ -112,8 +112,8 @@ fn every_legal_way_to_end() {
             vec![vec![
                 block(DATA, 3, b"def"),
                 block(DATA, 77, b""),
-                block(Flags::RESTART, 9, b"ignore me"),
-                block(Flags::EOR | Flags::ERROR, 0, b"abc"),
+                block(BlockFlags::RESTART, 9, b"ignore me"),
+                block(BlockFlags::EOR | BlockFlags::ERROR, 0, b"abc"),
                 block(EOF | EOD, 1, b""),
             ]],
         ),
@@ -162,9 +162,9 @@ fn eof_of_none_ends_at_once() {
 
 /// The second connection comes when the first one has ended. Whether that was in time.
 fn with_a_late_connection() -> bool {
-    let (mut channel, address) = listen(Accept::Any);
-    let control = Arc::new(Control::new());
-    let settings = settings(Mode::Extended);
+    let (mut channel, address) = listen(AllowedPeers::Any);
+    let control = Arc::new(TransferControl::new());
+    let settings = settings(TransferMode::Extended);
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
         let first = [block(DATA, 0, b"abc"), block(EOD, 0, b"")].concat();
         drop(connect(address, &first));
@@ -207,7 +207,7 @@ fn strangers_do_no_harm() {
 }
 
 /// The connection ended before what it had begun.
-fn assert_truncated(outcome: &Outcome) {
+fn assert_truncated(outcome: &PumpResult) {
     let truncated = matches!(
         outcome,
         Err(DataError::Block {
@@ -219,11 +219,11 @@ fn assert_truncated(outcome: &Outcome) {
 }
 
 /// No time-out ends a transfer: a test that ends shows that something else did.
-fn never_out_of_time() -> Settings {
+fn never_out_of_time() -> TransferSettings {
     let hour = Duration::from_secs(3600);
-    let mut settings = Settings {
-        connect: hour,
-        ..settings(Mode::Extended)
+    let mut settings = TransferSettings {
+        connect_timeout: hour,
+        ..settings(TransferMode::Extended)
     };
     settings.options.stall = hour;
     settings
@@ -232,8 +232,8 @@ fn never_out_of_time() -> Settings {
 #[test]
 fn a_break_after_data_fails_and_tells_what_is_safe() {
     bounded(|| {
-        let (mut channel, address) = listen(Accept::Any);
-        let control = Arc::new(Control::new());
+        let (mut channel, address) = listen(AllowedPeers::Any);
+        let control = Arc::new(TransferControl::new());
         let (_, outcome, _) =
             receive_with(&mut channel, ANY, &never_out_of_time(), &control, || {
                 let short = &block(DATA, 100, &[7; 1000])[..517];
@@ -249,7 +249,7 @@ fn a_break_after_data_fails_and_tells_what_is_safe() {
 #[test]
 fn all_gone_without_eof_fails_after_a_short_grace() {
     bounded(|| {
-        let (mut channel, address) = listen(Accept::Any);
+        let (mut channel, address) = listen(AllowedPeers::Any);
         let (_, outcome, _) = receive_with(
             &mut channel,
             ANY,
@@ -266,8 +266,8 @@ fn all_gone_without_eof_fails_after_a_short_grace() {
 
 #[test]
 fn an_eod_that_never_comes_is_a_stall() {
-    let (mut channel, address) = listen(Accept::Any);
-    let mut settings = settings(Mode::Extended);
+    let (mut channel, address) = listen(AllowedPeers::Any);
+    let mut settings = settings(TransferMode::Extended);
     settings.options.stall = Duration::from_millis(300);
     for end in [block(EOF | EOD, 2, b""), block(EOD, 0, b"")] {
         let (_, outcome, took) =
@@ -291,7 +291,7 @@ fn contradicting_ends_and_absurd_counts_fail() {
         matches!(
             &outcome,
             Err(DataError::Block {
-                source: BlockError::Contradiction(2, 3),
+                source: BlockError::EodCountMismatch(2, 3),
                 ..
             })
         ),
@@ -307,7 +307,7 @@ fn contradicting_ends_and_absurd_counts_fail() {
         matches!(
             &outcome,
             Err(DataError::Block {
-                source: BlockError::EodCount(_),
+                source: BlockError::EodCountTooLarge(_),
                 ..
             })
         ),
@@ -317,7 +317,7 @@ fn contradicting_ends_and_absurd_counts_fail() {
 
 #[test]
 fn a_block_beyond_the_limit_is_refused_before_it_is_stored() {
-    let plan = RecvPlan {
+    let plan = ReceivePlan {
         limit: Some(6),
         ..ANY
     };
@@ -330,7 +330,7 @@ fn a_block_beyond_the_limit_is_refused_before_it_is_stored() {
     assert!(
         matches!(
             outcome,
-            Err(DataError::Outside {
+            Err(DataError::OutOfRange {
                 offset: 4,
                 count: 3,
                 limit: 6
@@ -354,10 +354,10 @@ fn a_sequential_sink_refuses_blocks_out_of_order() {
     let (_, write) = rustix::pipe::pipe().unwrap();
     let target = data::store::file::FileSink::new(write.into(), "pipe").unwrap();
     let target: Arc<dyn data::store::Sink> = Arc::new(target);
-    let (mut channel, address) = listen(Accept::Any);
+    let (mut channel, address) = listen(AllowedPeers::Any);
     let outcome = std::thread::scope(|scope| {
         let peer = scope.spawn(|| connect(address, &block(DATA, 3, b"def")));
-        let settings = settings(Mode::Extended);
+        let settings = settings(TransferMode::Extended);
         let outcome = data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default());
         drop(peer.join().unwrap());
         outcome

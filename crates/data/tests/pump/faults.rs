@@ -5,23 +5,23 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::channel::Accept;
+use data::channel::AllowedPeers;
 use data::error::DataError;
-use data::job::Control;
+use data::job::TransferControl;
 use data::options::IoMethod;
-use data::recv::RecvPlan;
+use data::recv::ReceivePlan;
 use data::store::file::FileSource;
-use proto::command::Mode;
+use proto::command::TransferMode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
-use crate::ends::{
-    ANY, LOCALHOST, PATIENCE, Transfer, listen, pair, pattern, settings, sink, until, whole,
+use crate::transfer_ends::{
+    ANY, LOCALHOST, LoopbackTransfer, PATIENCE, listen, pair, pattern, settings, sink, until, whole,
 };
 
 #[test]
 fn a_source_that_shrinks_breaks_the_transfer_off() {
     let bytes = pattern(300_000);
-    for mode in [Mode::Stream, Mode::Extended] {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
         for io in [
             IoMethod::Auto,
             IoMethod::Copy,
@@ -32,7 +32,7 @@ fn a_source_that_shrinks_breaks_the_transfer_off() {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&bytes).unwrap();
             let (_, target) = sink();
-            let mut transfer = Transfer::new(&bytes, target, mode);
+            let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
             transfer.source = Arc::new(FileSource::new(file, "shrunk").unwrap());
             transfer.send = whole(400_000);
             transfer.sender.options.io = io;
@@ -72,11 +72,11 @@ fn stranger(to: SocketAddr, bytes: &[u8]) -> TcpStream {
 
 #[test]
 fn a_connection_from_another_host_is_closed_and_the_transfer_goes_on() {
-    for mode in [Mode::Stream, Mode::Extended] {
-        let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
+        let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
         let good = match mode {
-            Mode::Stream => b"good".to_vec(),
-            Mode::Extended => {
+            TransferMode::Stream => b"good".to_vec(),
+            TransferMode::Extended => {
                 let end = block(EOF | EOD, 1, b"");
                 [block(DATA, 0, b"good"), end].concat()
             }
@@ -101,8 +101,8 @@ fn a_connection_from_another_host_is_closed_and_the_transfer_goes_on() {
 
 #[test]
 fn any_host_may_be_allowed() {
-    let (mut channel, address) = listen(Accept::Any);
-    let settings = settings(Mode::Stream);
+    let (mut channel, address) = listen(AllowedPeers::Any);
+    let settings = settings(TransferMode::Stream);
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
         drop(stranger(address, b"third party"));
     });
@@ -112,9 +112,9 @@ fn any_host_may_be_allowed() {
 
 #[test]
 fn a_reset_in_mode_s_is_no_end_of_file() {
-    let (mut channel, address) = listen(Accept::Any);
-    let settings = settings(Mode::Stream);
-    let control = Arc::new(Control::new());
+    let (mut channel, address) = listen(AllowedPeers::Any);
+    let settings = settings(TransferMode::Stream);
+    let control = Arc::new(TransferControl::new());
     let (_, outcome, _) = receive_with(&mut channel, ANY, &settings, &control, || {
         let peer = connect(address, b"half");
         until("the receiver has it", || control.bytes() == 4);
@@ -130,21 +130,21 @@ fn a_reset_in_mode_s_is_no_end_of_file() {
 
 #[test]
 fn a_mode_s_stream_may_reach_the_limit_but_not_pass_it() {
-    let plan = RecvPlan {
+    let plan = ReceivePlan {
         stream_start: 2,
         limit: Some(8),
         ..ANY
     };
     for (text, fits) in [(&b"123456"[..], true), (b"1234567", false), (b"1", true)] {
-        let (mut channel, address) = listen(Accept::Any);
-        let settings = settings(Mode::Stream);
+        let (mut channel, address) = listen(AllowedPeers::Any);
+        let settings = settings(TransferMode::Stream);
         let (stored, outcome, _) =
             receive_with(&mut channel, plan, &settings, &Arc::default(), || {
                 drop(connect(address, text));
             });
         let outside = matches!(
             outcome,
-            Err(DataError::Outside {
+            Err(DataError::OutOfRange {
                 offset: 8,
                 count: 1,
                 limit: 8
@@ -159,8 +159,8 @@ fn a_mode_s_stream_may_reach_the_limit_but_not_pass_it() {
 #[test]
 fn a_full_store_is_a_write_error_at_once() {
     let target = Arc::new(data::store::memory::MemorySink::new(100_000, "small"));
-    for mode in [Mode::Stream, Mode::Extended] {
-        let mut transfer = Transfer::new(&pattern(8_000_000), target.clone(), mode);
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
+        let mut transfer = LoopbackTransfer::new(&pattern(8_000_000), target.clone(), mode);
         transfer.sender.streams = 3;
         let (mut sender, mut receiver) = pair();
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
@@ -175,7 +175,8 @@ fn a_write_to_a_full_device_fails_with_its_reason_by_every_method() {
     for io in [IoMethod::Copy, IoMethod::Splice] {
         let file = std::fs::OpenOptions::new().write(true).open("/dev/full");
         let target = data::store::file::FileSink::new(file.unwrap(), "/dev/full").unwrap();
-        let mut transfer = Transfer::new(&pattern(100_000), Arc::new(target), Mode::Stream);
+        let mut transfer =
+            LoopbackTransfer::new(&pattern(100_000), Arc::new(target), TransferMode::Stream);
         transfer.receiver.options.io = io;
         let (mut sender, mut receiver) = pair();
         let (_, received) = transfer.run(&mut sender, &mut receiver);
@@ -190,9 +191,9 @@ fn a_write_to_a_full_device_fails_with_its_reason_by_every_method() {
 #[test]
 fn an_unknown_congestion_control_is_refused() {
     let (_, target) = sink();
-    let mut transfer = Transfer::new(b"x", target, Mode::Stream);
-    transfer.sender.options.congestion = data::options::Congestion::Named("warpdrive".into());
-    transfer.receiver.connect = Duration::from_millis(50);
+    let mut transfer = LoopbackTransfer::new(b"x", target, TransferMode::Stream);
+    transfer.sender.options.congestion = data::options::CongestionChoice::Named("warpdrive".into());
+    transfer.receiver.connect_timeout = Duration::from_millis(50);
     let (mut sender, mut receiver) = pair();
     let (sent, _) = transfer.run(&mut sender, &mut receiver);
     assert!(matches!(sent, Err(DataError::Setup { .. })), "{sent:?}");

@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod blocks;
 #[cfg(test)]
-mod ends;
-#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod reuse;
@@ -18,3 +16,5 @@ mod stopping;
 mod strangers;
 #[cfg(test)]
 mod streams;
+#[cfg(test)]
+mod transfer_ends;

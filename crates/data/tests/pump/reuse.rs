@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::budget::StreamBudget;
-use data::channel::{Accept, Channel};
+use data::channel::{AllowedPeers, SessionDataChannel};
 use data::error::DataError;
-use proto::command::Mode;
+use proto::command::TransferMode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
-use crate::ends::{ANY, LOCALHOST, Transfer, listen, pair, pattern, settings, sink, until};
+use crate::transfer_ends::{
+    ANY, LOCALHOST, LoopbackTransfer, listen, pair, pattern, settings, sink, until,
+};
 
 #[test]
 fn three_transfers_over_the_same_connections() {
@@ -19,7 +21,7 @@ fn three_transfers_over_the_same_connections() {
     for len in [300_000, 0, 1_000_000] {
         let bytes = pattern(len);
         let (stored, target) = sink();
-        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Extended);
         transfer.sender.streams = 4;
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         assert_eq!(received.unwrap().evidence.streams, 4);
@@ -40,7 +42,7 @@ fn close_ends_the_connections_and_new_ones_are_made() {
     for _ in 0..2 {
         let bytes = pattern(200_000);
         let (stored, target) = sink();
-        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Extended);
         transfer.sender.streams = 3;
         transfer.sender.close_after = true;
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
@@ -48,14 +50,14 @@ fn close_ends_the_connections_and_new_ones_are_made() {
         received.unwrap();
         assert_eq!(stored.bytes(), bytes);
         assert!(!sender.has_cached(true) && !receiver.has_cached(false));
-        assert!(sender.usable() && receiver.usable());
+        assert!(sender.is_usable() && receiver.is_usable());
     }
 }
 
 #[test]
 fn the_sender_may_add_connections_and_leave_some_idle() {
-    let (mut channel, address) = listen(Accept::Any);
-    let settings = settings(Mode::Extended);
+    let (mut channel, address) = listen(AllowedPeers::Any);
+    let settings = settings(TransferMode::Extended);
     let mut first = connect(
         address,
         &[block(DATA, 0, b"abc"), block(EOF | EOD, 2, b"")].concat(),
@@ -96,7 +98,7 @@ fn the_sender_may_add_connections_and_leave_some_idle() {
 
 #[test]
 fn the_next_transfer_may_follow_at_once_on_the_same_connection() {
-    let (mut channel, address) = listen(Accept::Any);
+    let (mut channel, address) = listen(AllowedPeers::Any);
     let bytes = [
         block(DATA, 0, b"first"),
         block(EOF | EOD, 1, b""),
@@ -106,7 +108,7 @@ fn the_next_transfer_may_follow_at_once_on_the_same_connection() {
     .concat();
     let _peer = connect(address, &bytes);
     for expected in [&b"first"[..], b"second"] {
-        let settings = settings(Mode::Extended);
+        let settings = settings(TransferMode::Extended);
         let (stored, outcome, _) =
             receive_with(&mut channel, ANY, &settings, &Arc::default(), || {});
         outcome.unwrap();
@@ -121,7 +123,7 @@ fn tiny_transfers_over_kept_connections_are_quick() {
     let times = (0..50).map(|_| {
         let begin = std::time::Instant::now();
         let (_, target) = sink();
-        let transfer = Transfer::new(&bytes, target, Mode::Extended);
+        let transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Extended);
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         sent.unwrap();
         received.unwrap();
@@ -137,22 +139,23 @@ fn tiny_transfers_over_kept_connections_are_quick() {
 fn mode_s_uses_a_channel_once() {
     let (mut sender, mut receiver) = pair();
     let (_, target) = sink();
-    let transfer = Transfer::new(b"x", target, Mode::Stream);
+    let transfer = LoopbackTransfer::new(b"x", target, TransferMode::Stream);
     transfer.run(&mut sender, &mut receiver).1.unwrap();
-    assert!(!sender.usable() && !receiver.usable());
+    assert!(!sender.is_usable() && !receiver.is_usable());
     let (sent, received) = transfer.run(&mut sender, &mut receiver);
     assert!(sent.is_err() && received.is_err());
 }
 
 #[test]
 fn without_a_permit_a_transfer_is_refused() {
-    for mode in [Mode::Stream, Mode::Extended] {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (mut sender, mut receiver) = pair();
         for channel in [&mut sender, &mut receiver] {
             channel.set_budget(StreamBudget::new(0));
         }
         let (_, target) = sink();
-        let (sent, received) = Transfer::new(b"x", target, mode).run(&mut sender, &mut receiver);
+        let (sent, received) =
+            LoopbackTransfer::new(b"x", target, mode).run(&mut sender, &mut receiver);
         for outcome in [sent, received] {
             let refused = matches!(outcome, Err(DataError::TooManyStreams { limit: 0 }));
             assert!(refused, "{outcome:?}");
@@ -169,7 +172,7 @@ fn at_the_bound_fewer_streams_do_the_work() {
         sender.set_budget(budgets[0].clone());
         receiver.set_budget(budgets[1].clone());
         let (stored, target) = sink();
-        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Extended);
         transfer.sender.streams = 4;
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         received.unwrap();
@@ -187,12 +190,12 @@ fn a_refused_connection_is_named() {
     let any_port: std::net::SocketAddr = (LOCALHOST, 0).into();
     deaf.bind(&any_port.into()).unwrap();
     let address = deaf.local_addr().unwrap().as_socket().unwrap();
-    let mut sender = Channel::connect_to(vec![address], None);
+    let mut sender = SessionDataChannel::connect_to(vec![address], None);
     let (_, target) = sink();
-    let (mut receiver, _) = listen(Accept::Any);
-    let mut transfer = Transfer::new(b"x", target, Mode::Extended);
+    let (mut receiver, _) = listen(AllowedPeers::Any);
+    let mut transfer = LoopbackTransfer::new(b"x", target, TransferMode::Extended);
     transfer.sender.streams = 3;
-    transfer.receiver.connect = Duration::from_millis(10);
+    transfer.receiver.connect_timeout = Duration::from_millis(10);
     let (sent, received) = transfer.run(&mut sender, &mut receiver);
     assert!(matches!(sent, Err(DataError::Connect { to, .. }) if to == address));
     assert!(matches!(received, Err(DataError::NoPeer { .. })));

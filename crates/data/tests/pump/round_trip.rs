@@ -4,17 +4,17 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use data::channel::Channel;
+use data::channel::SessionDataChannel;
 use data::options::IoMethod;
 use data::store::file::{FileSink, FileSource};
 use data::store::memory::MemorySource;
-use proto::checksum::Algorithm;
-use proto::command::{Mode, Type};
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::{DataType, TransferMode};
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
-use crate::ends::{ANY, Transfer, listen, memory, pair, pattern, sink, whole};
-use data::channel::Accept;
+use crate::transfer_ends::{ANY, LoopbackTransfer, listen, memory, pair, pattern, sink, whole};
+use data::channel::AllowedPeers;
 
 const METHODS: [IoMethod; 5] = [
     IoMethod::Auto,
@@ -43,13 +43,13 @@ fn contents(sink: &FileSink) -> Vec<u8> {
 }
 
 /// File to file with every method, size and stream count.
-fn check_files(mode: Mode, streams: &[usize]) {
+fn check_files(mode: TransferMode, streams: &[usize]) {
     for len in [0, 1, 65_535, 65_536, 3_000_001] {
         let bytes = pattern(len);
         for io in METHODS {
             for streams in streams {
                 let target = file_sink();
-                let mut transfer = Transfer::new(&bytes, target.clone(), mode);
+                let mut transfer = LoopbackTransfer::new(&bytes, target.clone(), mode);
                 transfer.source = file_source(&bytes);
                 for settings in [&mut transfer.sender, &mut transfer.receiver] {
                     settings.options.io = io;
@@ -68,18 +68,18 @@ fn check_files(mode: Mode, streams: &[usize]) {
 
 #[test]
 fn files_in_mode_s() {
-    check_files(Mode::Stream, &[1]);
+    check_files(TransferMode::Stream, &[1]);
 }
 
 #[test]
 fn files_in_mode_e() {
-    check_files(Mode::Extended, &[1, 2, 8]);
+    check_files(TransferMode::Extended, &[1, 2, 8]);
 }
 
 #[test]
 fn the_report_has_the_kernels_view() {
     let (_, target) = sink();
-    let mut transfer = Transfer::new(&pattern(2_000_000), target, Mode::Extended);
+    let mut transfer = LoopbackTransfer::new(&pattern(2_000_000), target, TransferMode::Extended);
     transfer.sender.streams = 3;
     let (sent, received) = transfer.succeed();
     assert_eq!((sent.evidence.streams, received.evidence.streams), (3, 3));
@@ -93,12 +93,12 @@ fn the_report_has_the_kernels_view() {
 
 #[test]
 fn a_passive_sender_and_an_active_receiver() {
-    for mode in [Mode::Stream, Mode::Extended] {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
         let bytes = pattern(200_000);
         let (stored, target) = sink();
-        let (mut sender, address) = listen(Accept::Any);
-        let mut receiver = Channel::connect_to(vec![address], None);
-        let transfer = Transfer::new(&bytes, target, mode);
+        let (mut sender, address) = listen(AllowedPeers::Any);
+        let mut receiver = SessionDataChannel::connect_to(vec![address], None);
+        let transfer = LoopbackTransfer::new(&bytes, target, mode);
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         sent.unwrap();
         received.unwrap();
@@ -116,7 +116,7 @@ fn ranges_at_an_origin() {
     }
     for streams in [1, 4] {
         let (stored, target) = sink();
-        let mut transfer = Transfer::new(&bytes, target, Mode::Extended);
+        let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Extended);
         transfer.send.ranges = ranges.clone();
         transfer.send.origin = 1000;
         transfer.sender.streams = streams;
@@ -137,7 +137,7 @@ fn ranges_at_an_origin() {
 fn mode_s_sends_ranges_back_to_back_from_the_streams_start() {
     let bytes = pattern(100_000);
     let (stored, target) = sink();
-    let mut transfer = Transfer::new(&bytes, target, Mode::Stream);
+    let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Stream);
     transfer.send.ranges = RangeSet::parse("40000-50000,60000-100000").unwrap();
     transfer.receive.stream_start = 40_000;
     let (_, received) = transfer.succeed();
@@ -149,7 +149,7 @@ fn mode_s_sends_ranges_back_to_back_from_the_streams_start() {
 #[test]
 fn a_range_before_the_origin_is_refused() {
     let (_, target) = sink();
-    let mut transfer = Transfer::new(b"abc", target, Mode::Stream);
+    let mut transfer = LoopbackTransfer::new(b"abc", target, TransferMode::Stream);
     transfer.send.origin = 1;
     let (mut sender, _receiver) = pair();
     let control = Arc::default();
@@ -160,13 +160,16 @@ fn a_range_before_the_origin_is_refused() {
         &transfer.sender,
         &control,
     );
-    assert!(matches!(error, Err(data::error::DataError::Outside { .. })));
+    assert!(matches!(
+        error,
+        Err(data::error::DataError::OutOfRange { .. })
+    ));
 }
 
 #[test]
 fn a_pipe_to_a_pipe() {
     let bytes = pattern(500_000);
-    for mode in [Mode::Stream, Mode::Extended] {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (from, mut feed) = rustix::pipe::pipe()
             .map(|(r, w)| (r, File::from(w)))
             .unwrap();
@@ -174,7 +177,7 @@ fn a_pipe_to_a_pipe() {
             .map(|(r, w)| (File::from(r), w))
             .unwrap();
         let target = FileSink::new(File::from(to), "out").unwrap();
-        let mut transfer = Transfer::new(b"", Arc::new(target), mode);
+        let mut transfer = LoopbackTransfer::new(b"", Arc::new(target), mode);
         transfer.source = Arc::new(FileSource::new(File::from(from), "in").unwrap());
         let all = std::thread::scope(|scope| {
             let feed_bytes = &bytes;
@@ -201,26 +204,29 @@ fn a_pipe_over_several_streams_into_a_file() {
         .map(|(r, w)| (r, File::from(w)))
         .unwrap();
     let (stored, target) = sink();
-    let mut transfer = Transfer::new(b"", target, Mode::Extended);
+    let mut transfer = LoopbackTransfer::new(b"", target, TransferMode::Extended);
     transfer.source = Arc::new(FileSource::new(File::from(from), "in").unwrap());
     transfer.sender.streams = 4;
-    transfer.sender.sum = Some(Algorithm::Sha1);
+    transfer.sender.checksum = Some(ChecksumAlgorithm::Sha1);
     let (sent, _) = std::thread::scope(|scope| {
         let bytes = &bytes;
         scope.spawn(move || feed.write_all(bytes).unwrap());
         transfer.succeed()
     });
     assert!(stored.bytes() == bytes);
-    assert_eq!(sent.digest, Some(reference(Algorithm::Sha1, &bytes)));
+    assert_eq!(
+        sent.checksum,
+        Some(reference(ChecksumAlgorithm::Sha1, &bytes))
+    );
 }
 
 #[test]
 fn text_is_translated_both_ways() {
     let text = b"one\ntwo\n\nlast without end".repeat(20_000);
-    for mode in [Mode::Stream, Mode::Extended] {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (stored, target) = sink();
-        let mut transfer = Transfer::new(&text, target, mode);
-        transfer.sender.type_ = Type::Ascii;
+        let mut transfer = LoopbackTransfer::new(&text, target, mode);
+        transfer.sender.type_ = DataType::Ascii;
         let (sent, _) = transfer.succeed();
         let wire = stored.bytes();
         assert_eq!(sent.evidence.bytes, wire.len() as u64);
@@ -228,36 +234,40 @@ fn text_is_translated_both_ways() {
 
         let (stored, target) = sink();
         transfer.sink = target;
-        transfer.receiver.type_ = Type::Ascii;
+        transfer.receiver.type_ = DataType::Ascii;
         transfer.succeed();
         assert!(stored.bytes() == text, "{mode:?}");
     }
 }
 
-fn reference(algorithm: Algorithm, bytes: &[u8]) -> String {
+fn reference(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> String {
     let source = MemorySource::new(bytes.to_vec(), "m");
-    data::digest::sum_source(algorithm, &source, 0, None, &mut |_| true).unwrap()
+    data::checksum::checksum_source(algorithm, &source, 0, None, &mut |_| true).unwrap()
 }
 
 #[test]
 fn sums_of_every_algorithm_at_both_ends() {
     // Enough for a follower also in one stream.
     let bytes = pattern(5_000_000);
-    for algorithm in Algorithm::CHEAPEST_FIRST {
+    for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
         let expected = reference(algorithm, &bytes);
-        for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
+        for (mode, streams) in [
+            (TransferMode::Stream, 1),
+            (TransferMode::Extended, 1),
+            (TransferMode::Extended, 4),
+        ] {
             let target = file_sink();
-            let mut transfer = Transfer::new(&bytes, target.clone(), mode);
+            let mut transfer = LoopbackTransfer::new(&bytes, target.clone(), mode);
             transfer.source = file_source(&bytes);
             transfer.sender.streams = streams;
-            transfer.sender.sum = Some(algorithm);
-            transfer.receiver.sum = Some(algorithm);
+            transfer.sender.checksum = Some(algorithm);
+            transfer.receiver.checksum = Some(algorithm);
             transfer.receiver.options.io = IoMethod::Splice;
             let (sent, received) = transfer.succeed();
             let case = format!("{algorithm:?} {mode:?} {streams}");
-            assert_eq!(sent.digest.as_ref(), Some(&expected), "sender, {case}");
+            assert_eq!(sent.checksum.as_ref(), Some(&expected), "sender, {case}");
             assert_eq!(
-                received.digest.as_ref(),
+                received.checksum.as_ref(),
                 Some(&expected),
                 "receiver, {case}"
             );
@@ -267,15 +277,18 @@ fn sums_of_every_algorithm_at_both_ends() {
 
 #[test]
 fn an_empty_transfer_has_the_sum_of_nothing() {
-    for algorithm in Algorithm::CHEAPEST_FIRST {
-        for mode in [Mode::Stream, Mode::Extended] {
+    for algorithm in ChecksumAlgorithm::CHEAPEST_FIRST {
+        for mode in [TransferMode::Stream, TransferMode::Extended] {
             let (_, target) = sink();
-            let mut transfer = Transfer::new(b"", target, mode);
-            transfer.sender.sum = Some(algorithm);
-            transfer.receiver.sum = Some(algorithm);
+            let mut transfer = LoopbackTransfer::new(b"", target, mode);
+            transfer.sender.checksum = Some(algorithm);
+            transfer.receiver.checksum = Some(algorithm);
             let (sent, received) = transfer.succeed();
             let expected = Some(reference(algorithm, b""));
-            assert_eq!((sent.digest, received.digest), (expected.clone(), expected));
+            assert_eq!(
+                (sent.checksum, received.checksum),
+                (expected.clone(), expected)
+            );
         }
     }
 }
@@ -284,13 +297,13 @@ fn an_empty_transfer_has_the_sum_of_nothing() {
 fn a_resumed_transfer_has_no_ordered_sum() {
     let bytes = pattern(100_000);
     let (_, target) = sink();
-    let mut transfer = Transfer::new(&bytes, target, Mode::Stream);
+    let mut transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Stream);
     transfer.send.ranges = RangeSet::parse("10-100000").unwrap();
     transfer.receive.stream_start = 10;
-    transfer.sender.sum = Some(Algorithm::Md5);
-    transfer.receiver.sum = Some(Algorithm::Md5);
+    transfer.sender.checksum = Some(ChecksumAlgorithm::Md5);
+    transfer.receiver.checksum = Some(ChecksumAlgorithm::Md5);
     let (sent, received) = transfer.succeed();
-    assert_eq!((sent.digest, received.digest), (None, None));
+    assert_eq!((sent.checksum, received.checksum), (None, None));
 }
 
 #[test]
@@ -300,21 +313,21 @@ fn ipv6_and_mapped_peers() {
     let options = |ip, only: IpAddr| data::channel::ListenOptions {
         ip,
         ports: None,
-        accept: Accept::Only(only),
-        buffers: Buffers::sized(proto::sizing::Sizing::Kernel),
+        accept: AllowedPeers::Only(only),
+        buffers: SocketBuffers::sized_by(proto::sizing::BufferSizing::Kernel),
     };
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
     let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let v4: IpAddr = [127, 0, 0, 1].into();
     for (bind, peer) in [(v6, v6), (any, v4)] {
-        let Ok(mut receiver) = Channel::listen(&options(bind, peer)) else {
+        let Ok(mut receiver) = SessionDataChannel::listen(&options(bind, peer)) else {
             eprintln!("SKIPPED: no IPv6 here");
             return;
         };
         let to = (peer, receiver.local_addr().unwrap().port()).into();
-        let mut sender = Channel::connect_to(vec![to], Some(peer));
+        let mut sender = SessionDataChannel::connect_to(vec![to], Some(peer));
         let (stored, target) = sink();
-        let transfer = Transfer::new(&bytes, target, Mode::Stream);
+        let transfer = LoopbackTransfer::new(&bytes, target, TransferMode::Stream);
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         sent.unwrap();
         received.unwrap();
@@ -325,11 +338,11 @@ fn ipv6_and_mapped_peers() {
 #[test]
 fn several_targets_are_each_ended() {
     let bytes = pattern(1_000_000);
-    let (mut left, left_at) = listen(Accept::Any);
-    let (mut right, right_at) = listen(Accept::Any);
-    let mut sender = Channel::connect_to(vec![left_at, right_at], None);
+    let (mut left, left_at) = listen(AllowedPeers::Any);
+    let (mut right, right_at) = listen(AllowedPeers::Any);
+    let mut sender = SessionDataChannel::connect_to(vec![left_at, right_at], None);
     let (stored, target) = sink();
-    let transfer = Transfer::new(&bytes, target.clone(), Mode::Extended);
+    let transfer = LoopbackTransfer::new(&bytes, target.clone(), TransferMode::Extended);
     let mut settings = transfer.sender.clone();
     settings.streams = 2;
     std::thread::scope(|scope| {

@@ -7,36 +7,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use data::channel::{Accept, Channel};
+use data::channel::{AllowedPeers, SessionDataChannel};
 use data::error::DataError;
-use data::job::{Control, Settings};
+use data::job::{TransferControl, TransferSettings};
 use data::rate::RateLimit;
 use data::store::Sink;
-use proto::command::Mode;
+use proto::command::TransferMode;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect};
-use crate::ends::{
-    ANY, Outcome, Transfer, bounded, listen, memory, pattern, settings, sink, until, whole,
+use crate::transfer_ends::{
+    ANY, LoopbackTransfer, PumpResult, bounded, listen, memory, pattern, settings, sink, until,
+    whole,
 };
 
-const BOTH: [Mode; 2] = [Mode::Stream, Mode::Extended];
+const BOTH: [TransferMode; 2] = [TransferMode::Stream, TransferMode::Extended];
 
 /// Sends far more than any socket buffer holds.
-fn send_much(channel: &mut Channel, settings: &Settings, control: &Arc<Control>) -> Outcome {
+fn send_much(
+    channel: &mut SessionDataChannel,
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> PumpResult {
     let source = memory(&[7; 48 << 20]);
     data::send::run(channel, &source, &whole(48 << 20), settings, control)
 }
 
-fn receive(channel: &mut Channel, settings: &Settings, control: &Arc<Control>) -> Outcome {
+fn receive(
+    channel: &mut SessionDataChannel,
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> PumpResult {
     let (_, target) = sink();
     data::recv::run(channel, &target, &ANY, settings, control)
 }
 
 /// No time-out of its own ends a transfer: only the cancel does.
-fn patient(mode: Mode) -> Settings {
+fn patient(mode: TransferMode) -> TransferSettings {
     let hour = Duration::from_secs(3600);
-    let mut settings = Settings {
-        connect: hour,
+    let mut settings = TransferSettings {
+        connect_timeout: hour,
         ..settings(mode)
     };
     settings.options.stall = hour;
@@ -55,10 +64,10 @@ fn until_asleep(thread: rustix::thread::Pid) {
 
 /// Cancels a transfer once it has `begun` and waits for something; it must end.
 fn check_cancel(
-    begun: impl Fn(&Control) -> bool,
-    transfer: impl FnOnce(&Arc<Control>) -> Outcome + Send,
+    begun: impl Fn(&TransferControl) -> bool,
+    transfer: impl FnOnce(&Arc<TransferControl>) -> PumpResult + Send,
 ) {
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let (tell, told) = std::sync::mpsc::channel();
     let outcome = std::thread::scope(|scope| {
         let running = scope.spawn(|| {
@@ -82,11 +91,11 @@ fn cancel_wakes_a_wait_for_a_peer() {
         for mode in BOTH {
             check_cancel(
                 |_| true,
-                |c| receive(&mut listen(Accept::Any).0, &patient(mode), c),
+                |c| receive(&mut listen(AllowedPeers::Any).0, &patient(mode), c),
             );
             check_cancel(
                 |_| true,
-                |c| send_much(&mut listen(Accept::Any).0, &patient(mode), c),
+                |c| send_much(&mut listen(AllowedPeers::Any).0, &patient(mode), c),
             );
         }
     });
@@ -96,11 +105,14 @@ fn cancel_wakes_a_wait_for_a_peer() {
 fn cancel_wakes_a_wait_for_data() {
     bounded(|| {
         for (mode, bytes) in [
-            (Mode::Stream, b"some".to_vec()),
-            (Mode::Extended, Vec::new()),
-            (Mode::Extended, block(DATA, 0, &[1; 40])[..30].to_vec()),
+            (TransferMode::Stream, b"some".to_vec()),
+            (TransferMode::Extended, Vec::new()),
+            (
+                TransferMode::Extended,
+                block(DATA, 0, &[1; 40])[..30].to_vec(),
+            ),
         ] {
-            let (mut channel, address) = listen(Accept::Any);
+            let (mut channel, address) = listen(AllowedPeers::Any);
             let _peer = connect(address, &bytes);
             check_cancel(|_| true, |c| receive(&mut channel, &patient(mode), c));
         }
@@ -110,9 +122,14 @@ fn cancel_wakes_a_wait_for_data() {
 #[test]
 fn cancel_wakes_a_sender_whose_peer_does_not_read() {
     bounded(|| {
-        for (mode, streams) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 4)] {
+        for (mode, streams) in [
+            (TransferMode::Stream, 1),
+            (TransferMode::Extended, 1),
+            (TransferMode::Extended, 4),
+        ] {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+            let mut channel =
+                SessionDataChannel::connect_to(vec![listener.local_addr().unwrap()], None);
             let mut settings = patient(mode);
             settings.streams = streams;
             settings.options.buffers.send = Some(100_000);
@@ -127,13 +144,18 @@ fn cancel_wakes_a_sender_whose_peer_does_not_read() {
 #[test]
 fn cancel_wakes_a_pause_of_the_rate_limit() {
     bounded(|| {
-        let (mut receiver, address) = listen(Accept::Any);
-        let mut channel = Channel::connect_to(vec![address], None);
-        let mut slow = patient(Mode::Stream);
+        let (mut receiver, address) = listen(AllowedPeers::Any);
+        let mut channel = SessionDataChannel::connect_to(vec![address], None);
+        let mut slow = patient(TransferMode::Stream);
         slow.options.rate = Some(RateLimit::new(1000));
         let received = std::thread::scope(|scope| {
-            let receiving =
-                scope.spawn(|| receive(&mut receiver, &patient(Mode::Stream), &Arc::default()));
+            let receiving = scope.spawn(|| {
+                receive(
+                    &mut receiver,
+                    &patient(TransferMode::Stream),
+                    &Arc::default(),
+                )
+            });
             // The receiver is left alone only if the sender came to it.
             check_cancel(
                 |c| c.streams() == 1 && c.bytes() > 0,
@@ -151,11 +173,11 @@ fn cancel_wakes_a_pause_of_the_rate_limit() {
 
 #[test]
 fn a_cancelled_control_stops_before_the_start() {
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     control.cancel();
     let outcome = receive(
-        &mut listen(Accept::Any).0,
-        &settings(Mode::Stream),
+        &mut listen(AllowedPeers::Any).0,
+        &settings(TransferMode::Stream),
         &control,
     );
     assert!(matches!(outcome, Err(DataError::Aborted)));
@@ -166,9 +188,9 @@ fn silence_is_a_stall() {
     for mode in BOTH {
         let mut settings = settings(mode);
         settings.options.stall = Duration::from_millis(200);
-        settings.connect = Duration::from_millis(200);
+        settings.connect_timeout = Duration::from_millis(200);
         settings.options.buffers.send = Some(100_000);
-        let (mut channel, address) = listen(Accept::Any);
+        let (mut channel, address) = listen(AllowedPeers::Any);
         let _silent = connect(address, b"");
         let outcome = receive(&mut channel, &settings, &Arc::default());
         assert!(
@@ -177,8 +199,9 @@ fn silence_is_a_stall() {
         );
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
-        settings.connect = Duration::from_secs(60);
+        let mut channel =
+            SessionDataChannel::connect_to(vec![listener.local_addr().unwrap()], None);
+        settings.connect_timeout = Duration::from_secs(60);
         let outcome = send_much(&mut channel, &settings, &Arc::default());
         assert!(
             matches!(outcome, Err(DataError::Stalled { .. })),
@@ -191,8 +214,8 @@ fn silence_is_a_stall() {
 fn nobody_comes() {
     for mode in BOTH {
         let mut settings = settings(mode);
-        settings.connect = Duration::from_millis(50);
-        let outcome = receive(&mut listen(Accept::Any).0, &settings, &Arc::default());
+        settings.connect_timeout = Duration::from_millis(50);
+        let outcome = receive(&mut listen(AllowedPeers::Any).0, &settings, &Arc::default());
         assert!(
             matches!(outcome, Err(DataError::NoPeer { .. })),
             "{outcome:?}"
@@ -229,14 +252,14 @@ impl Sink for SlowSink {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    fn seekable(&self) -> bool {
+    fn is_seekable(&self) -> bool {
         true
     }
 }
 
 #[test]
 fn a_slow_disk_is_no_stall_for_any_stream() {
-    let (mut channel, address) = listen(Accept::Any);
+    let (mut channel, address) = listen(AllowedPeers::Any);
     // All but the end mark is there before the clock runs: the disk is all that takes time.
     let first = [block(DATA, 0, b"abc"), block(EOF | EOD, 2, b"")].concat();
     let _first = connect(address, &first);
@@ -244,7 +267,7 @@ fn a_slow_disk_is_no_stall_for_any_stream() {
         other_is_stored: AtomicBool::new(false),
         other: connect(address, &block(DATA, 3, b"def")),
     });
-    let mut settings = settings(Mode::Extended);
+    let mut settings = settings(TransferMode::Extended);
     settings.options.stall = STALL;
     let outcome = data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default());
     assert_eq!(outcome.unwrap().evidence.bytes, 6);
@@ -256,17 +279,17 @@ fn a_pause_of_the_rate_limit_is_no_stall() {
     // the sockets, so that the pauses are the only waits.
     let bytes = pattern(1500);
     let limited = || {
-        let mut settings = settings(Mode::Stream);
+        let mut settings = settings(TransferMode::Stream);
         settings.options.stall = Duration::from_millis(150);
         settings.options.rate = Some(RateLimit::new(2000));
         settings
     };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+    let mut channel = SessionDataChannel::connect_to(vec![listener.local_addr().unwrap()], None);
     let (source, plan) = (memory(&bytes), whole(1500));
     let sent = data::send::run(&mut channel, &source, &plan, &limited(), &Arc::default());
     assert_eq!(sent.unwrap().evidence.bytes, 1500);
-    let (mut channel, address) = listen(Accept::Any);
+    let (mut channel, address) = listen(AllowedPeers::Any);
     drop(connect(address, &bytes));
     let received = receive(&mut channel, &limited(), &Arc::default());
     assert_eq!(received.unwrap().evidence.bytes, 1500);
@@ -276,12 +299,12 @@ fn a_pause_of_the_rate_limit_is_no_stall() {
 fn the_rate_limit_holds_at_either_end() {
     let bytes = pattern(300_000);
     for (limit_sender, mode) in [
-        (true, Mode::Extended),
-        (false, Mode::Extended),
-        (true, Mode::Stream),
+        (true, TransferMode::Extended),
+        (false, TransferMode::Extended),
+        (true, TransferMode::Stream),
     ] {
         let (stored, target) = sink();
-        let mut transfer = Transfer::new(&bytes, target, mode);
+        let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
         transfer.sender.streams = 2;
         let limited = if limit_sender {
             &mut transfer.sender
@@ -302,7 +325,8 @@ fn the_rate_limit_holds_at_either_end() {
 fn a_receiver_that_leaves_is_an_error_for_the_sender() {
     for mode in BOTH {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut channel = Channel::connect_to(vec![listener.local_addr().unwrap()], None);
+        let mut channel =
+            SessionDataChannel::connect_to(vec![listener.local_addr().unwrap()], None);
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut peer, _) = listener.accept().unwrap();

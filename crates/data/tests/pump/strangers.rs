@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::budget::StreamBudget;
-use data::channel::{Accept, Channel};
+use data::channel::{AllowedPeers, SessionDataChannel};
 use data::error::DataError;
-use proto::command::Mode;
+use proto::command::TransferMode;
 use proto::eblock::BlockError;
 
 use crate::blocks::{DATA, EOD, EOF, block, connect, receive_with};
-use crate::ends::{ANY, LOCALHOST, Transfer, listen, pattern, settings, sink};
+use crate::transfer_ends::{ANY, LOCALHOST, LoopbackTransfer, listen, pattern, settings, sink};
 
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
@@ -35,23 +35,23 @@ fn strangers(to: SocketAddr, from: [u8; 4], count: usize, bytes: &[u8]) -> Vec<T
 fn a_thousand_strangers_neither_fail_nor_starve_a_transfer() {
     let bytes = pattern(500_000);
     let header = block(DATA, 0, b"");
-    for mode in [Mode::Stream, Mode::Extended] {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
         // Silent ones, ones that send a byte, and ones that send what is no block of a file.
         for said in [&b""[..], b"x", &header] {
-            let allowed = mode == Mode::Extended || said.is_empty();
+            let allowed = mode == TransferMode::Extended || said.is_empty();
             let from = if allowed {
                 [127, 0, 0, 1]
             } else {
                 [127, 0, 0, 2]
             };
             let budget = StreamBudget::new(2);
-            let (mut receiver, address) = listen(Accept::Only(LOCALHOST));
-            receiver.set_budget(budget.share_of(CLIENT));
+            let (mut receiver, address) = listen(AllowedPeers::Only(LOCALHOST));
+            receiver.set_budget(budget.for_client(CLIENT));
             let early = strangers(address, from, 1000, said);
             let (stored, target) = sink();
-            let mut transfer = Transfer::new(&bytes, target, mode);
+            let mut transfer = LoopbackTransfer::new(&bytes, target, mode);
             transfer.sender.close_after = true;
-            let mut sender = Channel::connect_to(vec![address], None);
+            let mut sender = SessionDataChannel::connect_to(vec![address], None);
             let (sent, received) = transfer.run(&mut sender, &mut receiver);
             let case = format!("{mode:?} {said:?}");
             sent.unwrap_or_else(|e| panic!("{case}: {e}"));
@@ -66,20 +66,20 @@ fn a_thousand_strangers_neither_fail_nor_starve_a_transfer() {
 #[test]
 fn silent_connections_take_nothing_from_other_transfers() {
     let budget = StreamBudget::new(4);
-    let (mut crowded, crowded_at) = listen(Accept::Only(LOCALHOST));
-    crowded.set_budget(budget.share_of(CLIENT));
-    let settings = settings(Mode::Extended);
+    let (mut crowded, crowded_at) = listen(AllowedPeers::Only(LOCALHOST));
+    crowded.set_budget(budget.for_client(CLIENT));
+    let settings = settings(TransferMode::Extended);
     let (stored, outcome, _) = receive_with(&mut crowded, ANY, &settings, &Arc::default(), || {
         let silent = strangers(crowded_at, [127, 0, 0, 1], 300, b"");
         // They are with the receiver when this one, which came after them, is.
         let mut own = connect(crowded_at, &block(DATA, 0, b"abc"));
         let other = IpAddr::from([192, 0, 2, 2]);
-        let (mut receiver, address) = listen(Accept::Only(LOCALHOST));
-        receiver.set_budget(budget.share_of(other));
+        let (mut receiver, address) = listen(AllowedPeers::Only(LOCALHOST));
+        receiver.set_budget(budget.for_client(other));
         let (stored, target) = sink();
-        let mut transfer = Transfer::new(&pattern(200_000), target, Mode::Extended);
+        let mut transfer = LoopbackTransfer::new(&pattern(200_000), target, TransferMode::Extended);
         transfer.sender.streams = 2;
-        let mut sender = Channel::connect_to(vec![address], None);
+        let mut sender = SessionDataChannel::connect_to(vec![address], None);
         let (sent, received) = transfer.run(&mut sender, &mut receiver);
         sent.unwrap();
         received.unwrap();
@@ -93,12 +93,12 @@ fn silent_connections_take_nothing_from_other_transfers() {
 
 #[test]
 fn the_first_to_send_is_the_sender_in_mode_s() {
-    let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+    let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     let _silent = connect(address, b"");
     drop(connect(address, b""));
     let sender = connect(address, b"the file");
     drop(sender);
-    let settings = settings(Mode::Stream);
+    let settings = settings(TransferMode::Stream);
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {});
     outcome.unwrap();
     assert_eq!(stored.bytes(), b"the file");
@@ -106,9 +106,9 @@ fn the_first_to_send_is_the_sender_in_mode_s() {
 
 #[test]
 fn a_connection_that_only_closes_is_an_empty_file_in_mode_s() {
-    let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+    let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     drop(connect(address, b""));
-    let settings = settings(Mode::Stream);
+    let settings = settings(TransferMode::Stream);
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {});
     assert_eq!(outcome.unwrap().evidence.streams, 1);
     assert!(stored.bytes().is_empty());
@@ -116,15 +116,15 @@ fn a_connection_that_only_closes_is_an_empty_file_in_mode_s() {
 
 #[test]
 fn a_refused_host_is_named_when_nobody_else_came() {
-    for mode in [Mode::Stream, Mode::Extended] {
-        let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
+        let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
         let mut settings = settings(mode);
-        settings.connect = Duration::from_millis(100);
+        settings.connect_timeout = Duration::from_millis(100);
         let _stranger = strangers(address, [127, 0, 0, 2], 1, b"");
         let (_, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {});
         let expected = IpAddr::from([127, 0, 0, 2]);
         assert!(
-            matches!(outcome, Err(DataError::Foreign { from, .. }) if from == expected),
+            matches!(outcome, Err(DataError::HostNotAllowed { from, .. }) if from == expected),
             "{outcome:?}"
         );
     }
@@ -133,8 +133,8 @@ fn a_refused_host_is_named_when_nobody_else_came() {
 #[test]
 fn either_of_two_hosts_may_be_allowed() {
     let second = IpAddr::from([127, 0, 0, 2]);
-    let (mut channel, address) = listen(Accept::Either(LOCALHOST, second));
-    let settings = settings(Mode::Stream);
+    let (mut channel, address) = listen(AllowedPeers::Either(LOCALHOST, second));
+    let settings = settings(TransferMode::Stream);
     let (stored, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
         let closed = strangers(address, [127, 0, 0, 3], 1, b"third");
         for mut stream in closed {
@@ -148,12 +148,12 @@ fn either_of_two_hosts_may_be_allowed() {
 
 #[test]
 fn a_bad_first_block_is_what_is_told_when_no_good_one_comes() {
-    let (mut channel, address) = listen(Accept::Only(LOCALHOST));
-    let mut settings = settings(Mode::Extended);
-    settings.connect = Duration::from_millis(100);
+    let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
+    let mut settings = settings(TransferMode::Extended);
+    settings.connect_timeout = Duration::from_millis(100);
     let _bad = connect(address, &block(EOF, 1 << 40, b""));
     let (_, outcome, _) = receive_with(&mut channel, ANY, &settings, &Arc::default(), || {});
-    let bad = BlockError::EodCount(1 << 40);
+    let bad = BlockError::EodCountTooLarge(1 << 40);
     assert!(
         matches!(&outcome, Err(DataError::Block { source, .. }) if *source == bad),
         "{outcome:?}"
@@ -162,9 +162,9 @@ fn a_bad_first_block_is_what_is_told_when_no_good_one_comes() {
 
 #[test]
 fn no_more_connections_than_a_transfer_may_have_are_read_at_a_time() {
-    let (mut channel, address) = listen(Accept::Only(LOCALHOST));
-    let mut settings = settings(Mode::Extended);
-    settings.most_connections = 2;
+    let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
+    let mut settings = settings(TransferMode::Extended);
+    settings.max_connections = 2;
     let senders: Vec<_> = (0..6)
         .map(|n| {
             connect(
@@ -178,7 +178,7 @@ fn no_more_connections_than_a_transfer_may_have_are_read_at_a_time() {
     });
     let report = outcome.unwrap();
     assert_eq!(stored.bytes(), b"xxxxxx");
-    assert!(report.evidence.streams_most <= 2, "{:?}", report.evidence);
+    assert!(report.evidence.peak_streams <= 2, "{:?}", report.evidence);
     drop(senders);
 }
 
@@ -195,12 +195,12 @@ fn permits_are_taken_before_connections_are_made() {
     };
     for (limit, connections) in [(1, 0), (3, 3), (100, 8)] {
         let budget = StreamBudget::new(limit);
-        let mut sender = Channel::connect_to(targets.to_vec(), None);
+        let mut sender = SessionDataChannel::connect_to(targets.to_vec(), None);
         sender.set_budget(budget.clone());
         let (_, target) = sink();
-        let mut transfer = Transfer::new(&pattern(1000), target, Mode::Extended);
+        let mut transfer = LoopbackTransfer::new(&pattern(1000), target, TransferMode::Extended);
         transfer.sender.streams = 4;
-        let control = Arc::new(data::job::Control::new());
+        let control = Arc::new(data::job::TransferControl::new());
         let sent = data::send::run(
             &mut sender,
             &transfer.source,
@@ -220,11 +220,11 @@ fn permits_are_taken_before_connections_are_made() {
 #[test]
 fn several_targets_and_streams_stay_within_the_bound_of_a_transfer() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut sender = Channel::connect_to(vec![listener.local_addr().unwrap(); 3], None);
+    let mut sender = SessionDataChannel::connect_to(vec![listener.local_addr().unwrap(); 3], None);
     let (_, target) = sink();
-    let mut transfer = Transfer::new(b"x", target, Mode::Extended);
-    transfer.sender.most_connections = 2;
-    let control = Arc::new(data::job::Control::new());
+    let mut transfer = LoopbackTransfer::new(b"x", target, TransferMode::Extended);
+    transfer.sender.max_connections = 2;
+    let control = Arc::new(data::job::TransferControl::new());
     let sent = data::send::run(
         &mut sender,
         &transfer.source,
@@ -250,14 +250,14 @@ fn write_on(to: SocketAddr, first: &[u8], piece: &[u8]) {
 #[test]
 fn blocks_without_payload_are_no_progress() {
     let empty = block(DATA, 0, b"").repeat(100);
-    let marker = block(proto::eblock::Flags::RESTART, 0, b"0-1").repeat(100);
+    let marker = block(proto::eblock::BlockFlags::RESTART, 0, b"0-1").repeat(100);
     let eof = block(EOF, 2, b"").repeat(100);
     for piece in [&empty, &marker, &eof] {
         for first in [block(DATA, 0, b"abc"), Vec::new()] {
-            let (mut channel, address) = listen(Accept::Only(LOCALHOST));
-            let mut settings = settings(Mode::Extended);
+            let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
+            let mut settings = settings(TransferMode::Extended);
             settings.options.stall = Duration::from_millis(300);
-            settings.connect = Duration::from_millis(300);
+            settings.connect_timeout = Duration::from_millis(300);
             let (_, outcome, _) =
                 receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
                     write_on(address, &first, piece);
@@ -281,21 +281,21 @@ fn bytes_that_come_twice_must_be_the_same() {
         ),
         (
             &[(0, b"abcdef"), (0, b"abcxef")],
-            Err(BlockError::Different(0)),
+            Err(BlockError::ConflictingDuplicate(0)),
         ),
         (
             &[(3, b"def"), (0, b"abcxef")],
-            Err(BlockError::Different(3)),
+            Err(BlockError::ConflictingDuplicate(3)),
         ),
     ];
     for (blocks, expected) in cases {
-        let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+        let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
         let mut wire: Vec<u8> = blocks
             .iter()
             .flat_map(|(offset, data)| block(DATA, *offset, data))
             .collect();
         wire.extend(block(EOF | EOD, 1, b""));
-        let settings = settings(Mode::Extended);
+        let settings = settings(TransferMode::Extended);
         let (stored, outcome, _) =
             receive_with(&mut channel, ANY, &settings, &Arc::default(), || {
                 drop(connect(address, &wire));
@@ -313,15 +313,15 @@ fn bytes_that_come_twice_are_refused_where_they_cannot_be_compared() {
     let file = std::fs::OpenOptions::new().write(true).open("/dev/null");
     let target = data::store::file::FileSink::new(file.unwrap(), "/dev/null").unwrap();
     let target: Arc<dyn data::store::Sink> = Arc::new(target);
-    let (mut channel, address) = listen(Accept::Only(LOCALHOST));
+    let (mut channel, address) = listen(AllowedPeers::Only(LOCALHOST));
     let _peer = connect(address, &block(DATA, 5, b"abc").repeat(2));
-    let settings = settings(Mode::Extended);
+    let settings = settings(TransferMode::Extended);
     let outcome = data::recv::run(&mut channel, &target, &ANY, &settings, &Arc::default());
     assert!(
         matches!(
             &outcome,
             Err(DataError::Block {
-                source: BlockError::Uncomparable(5),
+                source: BlockError::UnverifiableDuplicate(5),
                 ..
             })
         ),

@@ -3,47 +3,53 @@
 
 use std::sync::Arc;
 
-use data::job::Control;
-use data::options::Congestion;
+use data::job::TransferControl;
+use data::options::CongestionChoice;
 use data::rate::RateLimit;
-use proto::checksum::Algorithm;
-use proto::command::Mode;
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::TransferMode;
 use tune::Prior;
 use tune::limiter::Limiter;
 
-use crate::ends::{Transfer, pair, pattern, sink};
+use crate::transfer_ends::{LoopbackTransfer, pair, pattern, sink};
 
-fn adapting(bytes: &[u8], mode: Mode) -> (data::store::memory::MemorySink, Transfer) {
+fn adapting(
+    bytes: &[u8],
+    mode: TransferMode,
+) -> (data::store::memory::MemorySink, LoopbackTransfer) {
     let (stored, target) = sink();
-    let mut transfer = Transfer::new(bytes, target, mode);
+    let mut transfer = LoopbackTransfer::new(bytes, target, mode);
     transfer.sender.adapt = true;
-    transfer.sender.most_streams = 8;
-    transfer.sender.options.congestion = Congestion::Auto;
-    transfer.sender.sum = Some(Algorithm::Md5);
-    transfer.receiver.sum = Some(Algorithm::Md5);
+    transfer.sender.max_streams = 8;
+    transfer.sender.options.congestion = CongestionChoice::Auto;
+    transfer.sender.checksum = Some(ChecksumAlgorithm::Md5);
+    transfer.receiver.checksum = Some(ChecksumAlgorithm::Md5);
     (stored, transfer)
 }
 
 #[test]
 fn what_adapts_arrives_whole_and_is_accounted_for() {
     let bytes = pattern(1 << 20).repeat(40);
-    for mode in [Mode::Stream, Mode::Extended] {
+    for mode in [TransferMode::Stream, TransferMode::Extended] {
         let (mut sender, mut receiver) = pair();
         let (stored, transfer) = adapting(&bytes, mode);
-        let controls = [(); 2].map(|()| Arc::new(Control::new()));
+        let controls = [(); 2].map(|()| Arc::new(TransferControl::new()));
         let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert!(stored.bytes() == bytes);
-        assert!(sent.digest.is_some() && sent.digest == received.digest);
+        assert!(sent.checksum.is_some() && sent.checksum == received.checksum);
         assert!(sent.evidence.verdict.is_some() && received.evidence.verdict.is_none());
         let streams = sent.evidence;
         assert_eq!(
-            streams.congestion,
-            streams.verdict.as_ref().map(|v| v.congestion.clone())
+            streams.congestion_control,
+            streams
+                .verdict
+                .as_ref()
+                .map(|v| v.congestion_control.clone())
         );
-        assert!((1..=8).contains(&streams.streams_most), "{streams:?}");
-        assert!(streams.streams_last <= streams.streams_most);
-        assert!(streams.streams_most <= streams.streams);
+        assert!((1..=8).contains(&streams.peak_streams), "{streams:?}");
+        assert!(streams.final_streams <= streams.peak_streams);
+        assert!(streams.peak_streams <= streams.streams);
         assert_eq!(streams.streams, received.evidence.streams);
     }
 }
@@ -52,14 +58,14 @@ fn what_adapts_arrives_whole_and_is_accounted_for() {
 fn begun_with(streams: u32, bytes: usize) -> u64 {
     let bytes = pattern(bytes);
     let (mut sender, mut receiver) = pair();
-    let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
-    transfer.sender.prior = Prior::of_streams(streams);
+    let (stored, mut transfer) = adapting(&bytes, TransferMode::Extended);
+    transfer.sender.prior = Prior::with_streams(streams);
     // Slow enough for all of them to come before the end.
     transfer.sender.options.rate = Some(RateLimit::new(4_000_000));
     let (sent, received) = transfer.run(&mut sender, &mut receiver);
     received.unwrap();
     assert!(stored.bytes() == bytes);
-    sent.unwrap().evidence.streams_most
+    sent.unwrap().evidence.peak_streams
 }
 
 #[test]
@@ -74,17 +80,17 @@ fn a_number_of_streams_that_is_known_to_be_right_is_begun_with() {
 fn a_limit_that_was_asked_for_is_the_verdict() {
     let bytes = pattern(8 << 20);
     let (mut sender, mut receiver) = pair();
-    let (stored, mut transfer) = adapting(&bytes, Mode::Extended);
+    let (stored, mut transfer) = adapting(&bytes, TransferMode::Extended);
     // Two seconds, in which somebody looks also where the machine is busy.
     transfer.sender.options.rate = Some(RateLimit::new(4_000_000));
-    let controls = [(); 2].map(|()| Arc::new(Control::new()));
+    let controls = [(); 2].map(|()| Arc::new(TransferControl::new()));
     let (sent, received) = transfer.run_with(&mut sender, &mut receiver, &controls);
     received.unwrap();
     assert!(stored.bytes() == bytes);
     let verdict = sent.unwrap().evidence.verdict.unwrap();
     assert_eq!(verdict.limiter, Limiter::RateLimit, "{verdict:?}");
     assert_eq!(controls[0].limiter(), Some(Limiter::RateLimit));
-    assert!(!controls[0].stream_decisions().is_empty());
+    assert!(!controls[0].take_stream_decisions().is_empty());
     assert_eq!(controls[1].limiter(), None);
 }
 
@@ -92,7 +98,7 @@ fn a_limit_that_was_asked_for_is_the_verdict() {
 fn a_small_file_is_sent_without_anybody_looking() {
     let bytes = pattern(60_000);
     let (mut sender, mut receiver) = pair();
-    let (stored, transfer) = adapting(&bytes, Mode::Extended);
+    let (stored, transfer) = adapting(&bytes, TransferMode::Extended);
     let (sent, received) = transfer.run(&mut sender, &mut receiver);
     received.unwrap();
     let sent = sent.unwrap();

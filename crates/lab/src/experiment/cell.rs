@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::{self, WaitEnd};
 use crate::LabError;
-use crate::net::signals::take_all;
+use crate::net::signals::unblock_all;
 
 /// A command line and where it runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -155,7 +155,7 @@ pub(crate) fn run(file: &Path) -> Result<(), LabError> {
 
 fn measure(task: &CellTask) -> Result<(), LabError> {
     let observed = |error| LabError::system("cannot observe the programs", error);
-    take_all()?;
+    unblock_all()?;
     process::adopt_orphans().map_err(observed)?;
     let settings = record(task)?;
     let before = process::ended_children_cpu().map_err(observed)?;

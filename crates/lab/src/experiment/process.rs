@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 use crate::LabError;
-use crate::net::signals::ending;
+use crate::net::signals::terminating_signals;
 
 /// How the wait for a process came to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,7 +260,7 @@ impl Interrupts {
     pub(crate) fn hold() -> Result<Self, LabError> {
         let failed = |errno| LabError::system("cannot hold signals back", errno);
         let before = SigSet::thread_get_mask().map_err(failed)?;
-        let held = ending();
+        let held = terminating_signals();
         held.thread_block().map_err(failed)?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let pending = SignalFd::with_flags(&held, flags).map_err(failed)?;

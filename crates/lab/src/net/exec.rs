@@ -13,23 +13,23 @@ use nix::sched::{CloneFlags, setns};
 use crate::LabError;
 
 /// Environment: the hosts' names, separated by spaces.
-pub(super) const HOSTS: &str = "LAB_HOSTS";
+pub(super) const HOSTS_VARIABLE: &str = "LAB_HOSTS";
 /// Environment: `HOST=FILE` for each host, separated by spaces; FILE is its network namespace.
-pub(super) const NAMESPACES: &str = "LAB_NAMESPACES";
+pub(super) const NAMESPACES_VARIABLE: &str = "LAB_NAMESPACES";
 /// Environment: the path of `longhaul`.
-pub(super) const PROGRAM: &str = "LAB_PROGRAM";
+pub(super) const PROGRAM_VARIABLE: &str = "LAB_PROGRAM";
 
 /// Becomes `command` on a host of the surrounding lab (`longhaul lab exec`).
 ///
 /// # Errors
 /// [`LabError::Usage`]: not inside a lab, or no such host; [`LabError::NotFound`]: no such program;
-/// [`LabError::Program`]: it cannot be executed ([`start_code`] tells these from each other as a
+/// [`LabError::Program`]: it cannot be executed ([`start_failure_code`] tells these from each other as a
 /// shell does).
 pub fn exec(host: &str, command: &[OsString]) -> Result<Infallible, LabError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(LabError::Usage("a program is missing".into()));
     };
-    let table = std::env::var(NAMESPACES).map_err(|_| {
+    let table = std::env::var(NAMESPACES_VARIABLE).map_err(|_| {
         LabError::Usage(
             "this is not inside a lab: use it in the command of `longhaul lab net -- COMMAND`"
                 .into(),
@@ -38,12 +38,12 @@ pub fn exec(host: &str, command: &[OsString]) -> Result<Infallible, LabError> {
     let path = namespace_of(host, &table)?;
     enter(host, path)?;
     let error = Command::new(program).args(arguments).exec();
-    Err(not_started(program, &error))
+    Err(start_error(program, &error))
 }
 
 /// The exit code for a program that did not start, as env(1) and shells have it: 127 it was not
 /// found, 126 it cannot be executed. `None`: it was not the program that was wrong.
-pub fn start_code(error: &LabError) -> Option<u8> {
+pub fn start_failure_code(error: &LabError) -> Option<u8> {
     match error {
         LabError::NotFound(_) => Some(127),
         LabError::Program(_) => Some(126),
@@ -52,7 +52,7 @@ pub fn start_code(error: &LabError) -> Option<u8> {
 }
 
 /// Why a program did not start.
-pub(super) fn not_started(program: &OsStr, error: &std::io::Error) -> LabError {
+pub(super) fn start_error(program: &OsStr, error: &std::io::Error) -> LabError {
     let name = program.display();
     match error.kind() {
         ErrorKind::NotFound => LabError::NotFound(format!("{name}: no such program")),
@@ -103,9 +103,10 @@ mod tests {
 
     #[test]
     fn shells_codes_tell_what_went_wrong() {
-        let code = |kind: ErrorKind| start_code(&not_started(OsStr::new("x"), &kind.into()));
+        let code =
+            |kind: ErrorKind| start_failure_code(&start_error(OsStr::new("x"), &kind.into()));
         assert_eq!(code(ErrorKind::NotFound), Some(127));
         assert_eq!(code(ErrorKind::PermissionDenied), Some(126));
-        assert_eq!(start_code(&LabError::Usage(String::new())), None);
+        assert_eq!(start_failure_code(&LabError::Usage(String::new())), None);
     }
 }

@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use super::engine::Port;
+use super::engine::TunPort;
 use super::interface;
-use super::machine::Borrowed;
-use super::namespace::{INTERFACE, Namespace};
-use super::sysctl::{self, CONGESTION_CONTROL, Scope};
+use super::machine_settings::TemporarySysctls;
+use super::namespace::{HostNamespace, INTERFACE};
+use super::sysctl::{self, CONGESTION_CONTROL, SysctlScope};
 use crate::LabError;
-use crate::topology::{Host, Topology};
+use crate::topology::{LabHost, Topology};
 
 /// All hosts are neighbours in 10.99.0.0/24.
 const PREFIX: u8 = 24;
@@ -21,7 +21,7 @@ const DEVICE_QUEUE: u32 = 20_000;
 
 /// Needs of a host that it cannot meet by itself.
 #[derive(Debug, Default)]
-struct Rest {
+struct UnmetNeeds {
     /// Settings that one value serves the whole machine for.
     for_machine: Vec<(String, String)>,
     /// A congestion control that has to be allowed first.
@@ -33,27 +33,27 @@ struct Rest {
 ///
 /// # Errors
 /// [`LabError::Refused`]: the system forbids it; [`LabError::Usage`]: a setting is wrong.
-pub(super) fn build(
+pub(super) fn build_hosts(
     topology: &Topology,
-) -> Result<(Vec<Namespace>, Vec<Port>, Borrowed), LabError> {
+) -> Result<(Vec<HostNamespace>, Vec<TunPort>, TemporarySysctls), LabError> {
     let mut namespaces = Vec::with_capacity(topology.hosts.len());
     let mut ports = Vec::with_capacity(topology.hosts.len());
     let mut for_machine = Vec::new();
     let mut restricted = Vec::new();
     for (index, host) in topology.hosts.iter().enumerate() {
         let address = Topology::address(index);
-        let (namespace, (device, rest)) = Namespace::create(&host.name, || {
-            without_ipv6()?;
+        let (namespace, (device, rest)) = HostNamespace::create(&host.name, || {
+            disable_ipv6()?;
             interface::loopback_up()?;
             Ok((device(topology, address)?, configure(host)?))
         })?;
         namespaces.push(namespace);
-        ports.push(Port { device, address });
+        ports.push(TunPort { device, address });
         for_machine.extend(rest.for_machine);
         restricted.push(rest.restricted);
     }
-    for_machine.extend(sysctl::allowing(restricted.iter().flatten())?);
-    let borrowed = Borrowed::set(&for_machine)?;
+    for_machine.extend(sysctl::setting_to_allow(restricted.iter().flatten())?);
+    let borrowed = TemporarySysctls::set(&for_machine)?;
     for (namespace, name) in namespaces.iter().zip(restricted) {
         if let Some(name) = name {
             namespace.enter(|| set_restricted(&name))?;
@@ -64,9 +64,9 @@ pub(super) fn build(
 
 /// After the machine has allowed it.
 fn set_restricted(congestion: &str) -> Result<(), LabError> {
-    match sysctl::set_here(CONGESTION_CONTROL, congestion)? {
-        Scope::Namespace => Ok(()),
-        Scope::Machine | Scope::Restricted => Err(LabError::Refused(format!(
+    match sysctl::set_in_namespace(CONGESTION_CONTROL, congestion)? {
+        SysctlScope::Namespace => Ok(()),
+        SysctlScope::Machine | SysctlScope::Restricted => Err(LabError::Refused(format!(
             "this kernel does not let a namespace use the congestion control '{congestion}'"
         ))),
     }
@@ -88,32 +88,32 @@ fn device(topology: &Topology, address: Ipv4Addr) -> Result<SyncDevice, LabError
 }
 
 /// Neighbour discovery and router solicitations would only add packets nobody asked for.
-fn without_ipv6() -> Result<(), LabError> {
+fn disable_ipv6() -> Result<(), LabError> {
     for which in ["default", "all"] {
         // A kernel without IPv6 does not have the setting.
-        sysctl::set_here(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
+        sysctl::set_in_namespace(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
     }
     Ok(())
 }
 
 /// The host's settings, in this thread's namespace.
-fn configure(host: &Host) -> Result<Rest, LabError> {
+fn configure(host: &LabHost) -> Result<UnmetNeeds, LabError> {
     // What one connection learns of the path must not change the next one.
     let ours = ("net.ipv4.tcp_no_metrics_save".to_owned(), "1".to_owned());
     let congestion = host
-        .congestion
+        .congestion_control
         .iter()
         .map(|name| (CONGESTION_CONTROL.to_owned(), name.clone()));
-    let mut rest = Rest::default();
+    let mut rest = UnmetNeeds::default();
     for (key, value) in std::iter::once(ours)
         .chain(host.sysctls.iter().cloned())
         .chain(congestion)
     {
-        match sysctl::set_here(&key, &value)? {
-            Scope::Namespace if key == CONGESTION_CONTROL => rest.restricted = None,
-            Scope::Namespace => {}
-            Scope::Machine => rest.for_machine.push((key, value)),
-            Scope::Restricted => rest.restricted = Some(value),
+        match sysctl::set_in_namespace(&key, &value)? {
+            SysctlScope::Namespace if key == CONGESTION_CONTROL => rest.restricted = None,
+            SysctlScope::Namespace => {}
+            SysctlScope::Machine => rest.for_machine.push((key, value)),
+            SysctlScope::Restricted => rest.restricted = Some(value),
         }
     }
     Ok(rest)

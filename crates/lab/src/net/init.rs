@@ -20,22 +20,22 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
-use super::exec::{NAMESPACES, not_started};
-use super::machine::Changes;
+use super::exec::{NAMESPACES_VARIABLE, start_error};
+use super::machine_settings::SysctlChanges;
 use crate::LabError;
 
 /// How long processes have between being asked to end and being ended.
-pub(super) const GRACE: Duration = Duration::from_millis(500);
+pub(super) const TERMINATION_GRACE: Duration = Duration::from_millis(500);
 
 /// Orders of the lab to this process, as JSON in its first argument; descriptors are inherited.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Plan {
+pub(super) struct InitOrders {
     /// The reading end of the lifeline.
     pub(super) lifeline: RawFd,
     /// The hosts' names and network namespaces.
     pub(super) namespaces: Vec<(String, RawFd)>,
     /// To be put back if the lab is killed.
-    pub(super) changes: Changes,
+    pub(super) changes: SysctlChanges,
 }
 
 /// The first process of a lab's process namespace (`longhaul lab init`, not for users): starts the
@@ -44,25 +44,25 @@ pub(super) struct Plan {
 ///
 /// # Errors
 /// [`LabError::NotFound`] or [`LabError::Program`]: the command cannot be started (see
-/// [`super::start_code`]); [`LabError::Usage`]: it was not the lab that called.
+/// [`super::start_failure_code`]); [`LabError::Usage`]: it was not the lab that called.
 pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
     let (plan, program, arguments) = parse(arguments)?;
     // The lab blocks signals to take them one by one; the command is not to inherit that.
     SigSet::empty()
         .thread_set_mask()
         .map_err(|e| LabError::system("cannot unblock signals", e))?;
-    let lifeline = adopt(plan.lifeline)?;
+    let lifeline = take_descriptor(plan.lifeline)?;
     let hosts = plan
         .namespaces
         .into_iter()
-        .map(|(host, descriptor)| Ok((host, adopt(descriptor)?)))
+        .map(|(host, descriptor)| Ok((host, take_descriptor(descriptor)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
-    let this_process = own_proc()?;
+    let this_process = mount_own_proc()?;
     let child = Command::new(program)
         .args(arguments)
-        .env(NAMESPACES, table(&this_process, &hosts))
+        .env(NAMESPACES_VARIABLE, namespace_table(&this_process, &hosts))
         .spawn()
-        .map_err(|e| not_started(program, &e))?;
+        .map_err(|e| start_error(program, &e))?;
     let watched = lifeline
         .try_clone()
         .map_err(|e| LabError::system("cannot duplicate a descriptor", e))?;
@@ -79,7 +79,7 @@ pub fn init(arguments: &[OsString]) -> Result<u8, LabError> {
     Ok(code)
 }
 
-fn parse(arguments: &[OsString]) -> Result<(Plan, &OsStr, &[OsString]), LabError> {
+fn parse(arguments: &[OsString]) -> Result<(InitOrders, &OsStr, &[OsString]), LabError> {
     let [plan, program, arguments @ ..] = arguments else {
         return Err(not_for_users());
     };
@@ -97,7 +97,7 @@ fn not_for_users() -> LabError {
 }
 
 /// An inherited descriptor as one of this process's own, which its children do not inherit.
-fn adopt(descriptor: RawFd) -> Result<File, LabError> {
+fn take_descriptor(descriptor: RawFd) -> Result<File, LabError> {
     let failed = |e| LabError::system(format!("cannot take over descriptor {descriptor}"), e);
     let file = File::open(format!("/proc/self/fd/{descriptor}")).map_err(failed)?;
     nix::unistd::close(descriptor).map_err(|e| failed(e.into()))?;
@@ -105,7 +105,7 @@ fn adopt(descriptor: RawFd) -> Result<File, LabError> {
 }
 
 /// Where the processes of this namespace find this one in `/proc`, of which they get a fresh one.
-fn own_proc() -> Result<PathBuf, LabError> {
+fn mount_own_proc() -> Result<PathBuf, LabError> {
     unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|e| super::privilege::no_namespace("mount", "user.max_mnt_namespaces", e))?;
     // What is mounted here must not show outside; what is mounted outside later may show here.
@@ -127,7 +127,7 @@ fn own_proc() -> Result<PathBuf, LabError> {
     }
 }
 
-fn table(this_process: &std::path::Path, hosts: &[(String, File)]) -> String {
+fn namespace_table(this_process: &std::path::Path, hosts: &[(String, File)]) -> String {
     let entries: Vec<String> = hosts
         .iter()
         .map(|(host, file)| format!("{host}={}/fd/{}", this_process.display(), file.as_raw_fd()))
@@ -154,14 +154,14 @@ fn exit_code(status: WaitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-fn end_with_the_lab(mut lifeline: File, changes: &Changes) {
+fn end_with_the_lab(mut lifeline: File, changes: &SysctlChanges) {
     // Nothing is ever written: whatever reading brings, it is the end.
     let _ = lifeline.read(&mut [0]);
-    changes.put_back();
+    changes.revert();
     let everybody_else = Pid::from_raw(-1);
     let asked = Instant::now();
     let _ = kill(everybody_else, Signal::SIGTERM);
-    while kill(everybody_else, None).is_ok() && asked.elapsed() < GRACE {
+    while kill(everybody_else, None).is_ok() && asked.elapsed() < TERMINATION_GRACE {
         std::thread::sleep(Duration::from_millis(5));
     }
     std::process::exit(1);
@@ -198,7 +198,10 @@ mod tests {
             hosts[0].1.as_raw_fd(),
             hosts[1].1.as_raw_fd()
         );
-        assert_eq!(table(std::path::Path::new("/proc/1"), &hosts), expected);
+        assert_eq!(
+            namespace_table(std::path::Path::new("/proc/1"), &hosts),
+            expected
+        );
     }
 
     #[test]

@@ -9,16 +9,17 @@ use std::ffi::OsString;
 use crate::LabError;
 use crate::topology::Topology;
 
-mod command;
+mod assessment;
+mod command_environment;
+mod cpu_load;
 pub mod engine;
-mod environment;
 mod exec;
 mod host;
 mod init;
 mod interface;
-mod load;
-mod lock;
-mod machine;
+mod lab_command;
+mod lab_lock;
+mod machine_settings;
 mod namespace;
 mod packet;
 mod privilege;
@@ -27,19 +28,18 @@ mod report_text;
 pub(crate) mod signals;
 mod sysctl;
 mod validity;
-mod verdict;
 
-pub use exec::{exec, start_code};
+pub use exec::{exec, start_failure_code};
 pub use init::init;
 pub use report::NetReport;
 
-use command::{Ended, Start};
+use assessment::RunConditions;
+use cpu_load::CpuTimes;
 use engine::Engine;
-use load::Load;
-use lock::Lock;
-use namespace::Namespace;
-use signals::Signals;
-use verdict::Circumstances;
+use lab_command::{CommandExit, CommandStart};
+use lab_lock::LabLock;
+use namespace::HostNamespace;
+use signals::CaughtSignals;
 
 /// Command to run, and its network.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub struct NetRequest {
 
 /// How it went.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct NetOutcome {
     /// The command's exit code; 128 + N when signal N ended it, or this process was told by signal
     /// N to end.
     pub code: u8,
@@ -65,11 +65,11 @@ pub struct Outcome {
 /// Puts back settings of the machine that a lab left changed which was killed with all its processes.
 /// Does nothing while another lab runs, or without root.
 pub fn recover() {
-    if !machine::is_recorded() {
+    if !machine_settings::has_record() {
         return;
     }
-    if let Ok(_lock) = Lock::acquire(None)
-        && let Err(error) = machine::recover()
+    if let Ok(_lock) = LabLock::acquire(None)
+        && let Err(error) = machine_settings::recover()
     {
         tracing::warn!(%error, "settings of the machine could not be put back");
     }
@@ -81,55 +81,55 @@ pub fn recover() {
 ///
 /// # Errors
 /// [`LabError`]: nothing of the lab is left behind then.
-pub fn run(request: NetRequest) -> Result<Outcome, LabError> {
-    environment::refuse_nesting()?;
+pub fn run(request: NetRequest) -> Result<NetOutcome, LabError> {
+    command_environment::refuse_nesting()?;
     if request.command.is_empty() {
         return Err(LabError::Usage("a command is missing".into()));
     }
-    let program = environment::program()?;
+    let program = command_environment::own_executable()?;
     // An experiment that starts this holds signals back, and a process inherits that.
-    signals::take_all()?;
+    signals::unblock_all()?;
     // What is declared later is undone earlier: the lock goes last.
-    let lock = Lock::acquire(request.wait)?;
-    machine::recover()?;
+    let lock = LabLock::acquire(request.wait)?;
+    machine_settings::recover()?;
     privilege::acquire()?;
-    let _foreground = signals::Foreground::remember();
-    let signals = Signals::catch()?;
+    let _foreground = signals::TerminalForeground::remember();
+    let signals = CaughtSignals::block_and_watch()?;
     let topology = request.topology;
-    let (namespaces, ports, borrowed) = host::build(&topology)?;
+    let (namespaces, ports, borrowed) = host::build_hosts(&topology)?;
     let engine = Engine::start(&topology, ports)?;
-    let start = Start {
-        environment: environment::of(&topology, &program),
+    let start = CommandStart {
+        environment: command_environment::variables(&topology, &program),
         program,
         command: &request.command,
         namespaces: &namespaces,
         changes: borrowed.changes(),
     };
-    let observed = observe(start, &namespaces, &lock, &signals);
+    let observed = run_command(start, &namespaces, &lock, &signals);
     // An engine that broke down is why the rest went wrong.
     let engine_report = engine.stop()?;
     let (ended, circumstances) = observed?;
-    Ok(Outcome {
+    Ok(NetOutcome {
         code: ended.code,
-        report: verdict::report(engine_report, circumstances),
+        report: assessment::assess(engine_report, circumstances),
     })
 }
 
 /// Runs the command to its end; what happened around it.
-fn observe(
-    start: Start<'_>,
-    namespaces: &[Namespace],
-    lock: &Lock,
-    signals: &Signals,
-) -> Result<(Ended, Circumstances), LabError> {
-    let before = Load::now()?;
+fn run_command(
+    start: CommandStart<'_>,
+    namespaces: &[HostNamespace],
+    lock: &LabLock,
+    signals: &CaughtSignals,
+) -> Result<(CommandExit, RunConditions), LabError> {
+    let before = CpuTimes::now()?;
     let ended = start.start(lock)?.wait(signals)?;
-    let load = Load::now()?.since(&before);
+    let load = CpuTimes::now()?.since(&before);
     let mut overruns = 0;
     for namespace in namespaces {
         overruns += namespace.overruns()?;
     }
-    let circumstances = Circumstances {
+    let circumstances = RunConditions {
         load,
         overruns,
         signal: ended.signal,

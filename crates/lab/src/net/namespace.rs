@@ -12,14 +12,14 @@ pub(super) const INTERFACE: &str = "lab0";
 
 /// A host's network namespace; it lives as long as this or a process in it.
 #[derive(Debug)]
-pub(super) struct Namespace {
+pub(super) struct HostNamespace {
     /// The host's name.
     pub(super) host: String,
     /// Its `/proc/PID/ns/net`.
     pub(super) file: File,
 }
 
-impl Namespace {
+impl HostNamespace {
     /// Makes one, and does `work` in it.
     ///
     /// # Errors

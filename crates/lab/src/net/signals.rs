@@ -19,18 +19,18 @@ const ENDING: [Signal; 4] = [
 /// While it lives, the calling thread, and threads it starts, are not ended by these signals; they
 /// are to be asked for here.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(super) struct CaughtSignals {
     descriptor: SignalFd,
     mask_before: SigSet,
 }
 
-impl Signals {
+impl CaughtSignals {
     /// Call it before any thread is started. Signals that are ignored (`nohup`) stay so.
     ///
     /// # Errors
     /// The system refuses the descriptor.
-    pub(super) fn catch() -> Result<Self, LabError> {
-        let caught = ending();
+    pub(super) fn block_and_watch() -> Result<Self, LabError> {
+        let caught = terminating_signals();
         let failed = |e| LabError::system("cannot catch signals", e);
         let descriptor =
             SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -45,19 +45,19 @@ impl Signals {
     }
 
     /// The number of a signal that has come.
-    pub(super) fn take(&self) -> Option<u8> {
+    pub(super) fn next_signal(&self) -> Option<u8> {
         let come = self.descriptor.read_signal().ok()??;
         u8::try_from(come.ssi_signo).ok()
     }
 }
 
-impl AsFd for Signals {
+impl AsFd for CaughtSignals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 }
 
-impl Drop for Signals {
+impl Drop for CaughtSignals {
     fn drop(&mut self) {
         if let Err(error) = self.mask_before.thread_set_mask() {
             tracing::warn!(%error, "cannot restore the signal mask");
@@ -69,14 +69,14 @@ impl Drop for Signals {
 ///
 /// # Errors
 /// The kernel refuses.
-pub(crate) fn take_all() -> Result<(), LabError> {
+pub(crate) fn unblock_all() -> Result<(), LabError> {
     SigSet::empty()
         .thread_set_mask()
         .map_err(|errno| LabError::system("cannot take signals", errno))
 }
 
 /// The signals that end this process: those that are ignored (`nohup`) do not.
-pub(crate) fn ending() -> SigSet {
+pub(crate) fn terminating_signals() -> SigSet {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let ignored = ignored(&status);
     ENDING
@@ -97,9 +97,9 @@ fn ignored(status: &str) -> u64 {
 /// Gives the terminal back to this process's group when it goes, if it had it before: an interactive shell
 /// in the lab takes it for itself and, being the last process of its namespace, cannot give it back.
 #[derive(Debug)]
-pub(super) struct Foreground(Option<Pid>);
+pub(super) struct TerminalForeground(Option<Pid>);
 
-impl Foreground {
+impl TerminalForeground {
     pub(super) fn remember() -> Self {
         let group = rustix::process::getpgrp();
         let in_front = rustix::termios::tcgetpgrp(std::io::stdin()).is_ok_and(|g| g == group);
@@ -107,7 +107,7 @@ impl Foreground {
     }
 }
 
-impl Drop for Foreground {
+impl Drop for TerminalForeground {
     fn drop(&mut self) {
         let Some(group) = self.0 else { return };
         // A background process that takes the terminal is stopped unless it blocks this signal.
@@ -129,11 +129,11 @@ mod tests {
 
     #[test]
     fn a_signal_is_taken_not_suffered() {
-        let signals = Signals::catch().unwrap();
-        assert_eq!(signals.take(), None);
+        let signals = CaughtSignals::block_and_watch().unwrap();
+        assert_eq!(signals.next_signal(), None);
         nix::sys::signal::raise(Signal::SIGTERM).unwrap();
-        assert_eq!(signals.take(), Some(15));
-        assert_eq!(signals.take(), None);
+        assert_eq!(signals.next_signal(), Some(15));
+        assert_eq!(signals.next_signal(), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// Where a value took effect, or has to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum SysctlScope {
     /// Set in this thread's network namespace.
     Namespace,
     /// Not set: the namespace does not have it or cannot change it, one value serves the machine.
@@ -29,26 +29,26 @@ pub(super) enum Scope {
 /// # Errors
 /// [`LabError::Usage`]: the key is not a network setting, or the kernel does not take the value;
 /// [`LabError::Refused`]: `/proc/sys` is read-only.
-pub(super) fn set_here(key: &str, value: &str) -> Result<Scope, LabError> {
+pub(super) fn set_in_namespace(key: &str, value: &str) -> Result<SysctlScope, LabError> {
     let path = path(key)?;
     let file = match open(&path) {
         Ok(file) => file,
-        Err(Errno::ENOENT | Errno::EACCES) => return Ok(Scope::Machine),
+        Err(Errno::ENOENT | Errno::EACCES) => return Ok(SysctlScope::Machine),
         Err(error) => return Err(refusal(key, value, error)),
     };
     match write(file, value) {
         Ok(()) => {}
-        Err(Errno::EPERM) if key == CONGESTION_CONTROL => return Ok(Scope::Restricted),
+        Err(Errno::EPERM) if key == CONGESTION_CONTROL => return Ok(SysctlScope::Restricted),
         Err(error) => return Err(refusal(key, value, error)),
     }
     check(key, value, &path)?;
-    Ok(Scope::Namespace)
+    Ok(SysctlScope::Namespace)
 }
 
 /// Sets `key` where this process runs, for the whole machine.
 ///
 /// # Errors
-/// As [`set_here`]; [`LabError::Refused`] also without root.
+/// As [`set_in_namespace`]; [`LabError::Refused`] also without root.
 pub(super) fn set_machine(key: &str, value: &str) -> Result<(), LabError> {
     let path = path(key)?;
     let file = open(&path).map_err(|error| match error {
@@ -72,7 +72,7 @@ pub(super) fn read(key: &str) -> Result<String, LabError> {
         std::io::ErrorKind::NotFound => unknown(key),
         _ => LabError::system(format!("cannot read {key}"), e),
     })?;
-    Ok(words(&text))
+    Ok(normalized(&text))
 }
 
 /// The machine's setting that lets namespaces use these congestion controls besides those they may;
@@ -80,7 +80,7 @@ pub(super) fn read(key: &str) -> Result<String, LabError> {
 ///
 /// # Errors
 /// The kernel does not tell which there are.
-pub(super) fn allowing<'n>(
+pub(super) fn setting_to_allow<'n>(
     names: impl Iterator<Item = &'n String>,
 ) -> Result<Option<(String, String)>, LabError> {
     let names: Vec<&str> = names.map(String::as_str).collect();
@@ -99,7 +99,7 @@ pub(super) fn allowing<'n>(
 }
 
 /// The kernel separates words by tabs, people by spaces.
-pub(super) fn words(value: &str) -> String {
+pub(super) fn normalized(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -143,9 +143,9 @@ fn errno(error: &std::io::Error) -> Errno {
 /// Some settings are clipped to what the kernel can do without a word.
 fn check(key: &str, value: &str, path: &Path) -> Result<(), LabError> {
     match std::fs::read_to_string(path) {
-        Ok(text) if words(&text) != words(value) => Err(LabError::Usage(format!(
+        Ok(text) if normalized(&text) != normalized(value) => Err(LabError::Usage(format!(
             "{key}: the kernel made '{}' of '{value}'",
-            words(&text)
+            normalized(&text)
         ))),
         // A trigger such as net.ipv4.route.flush cannot be read.
         Ok(_) | Err(_) => Ok(()),
@@ -231,13 +231,13 @@ mod tests {
 
     #[test]
     fn allowing_keeps_what_is_allowed() {
-        assert_eq!(allowing([].iter()).unwrap(), None);
+        assert_eq!(setting_to_allow([].iter()).unwrap(), None);
         let allowed = read("net.ipv4.tcp_allowed_congestion_control").unwrap();
         let available = read("net.ipv4.tcp_available_congestion_control").unwrap();
         let all: Vec<String> = available.split(' ').map(str::to_owned).collect();
-        let (_, none_new) = allowing([all[0].clone()].iter()).unwrap().unwrap();
+        let (_, none_new) = setting_to_allow([all[0].clone()].iter()).unwrap().unwrap();
         assert!(allowed.split(' ').all(|name| none_new.contains(name)));
-        let (_, value) = allowing(all.iter()).unwrap().unwrap();
+        let (_, value) = setting_to_allow(all.iter()).unwrap().unwrap();
         assert_eq!(value, available);
     }
 

@@ -32,18 +32,18 @@ const DIGITS: u8 = 2;
 
 /// How late one direction's packets were handed over.
 #[derive(Debug)]
-pub(crate) struct Lateness {
+pub(crate) struct LatenessStats {
     /// Nanoseconds, a count a packet.
     histogram: Histogram<u64>,
     allowed: Duration,
-    late: Tally,
-    very_late: Tally,
-    all: Tally,
+    late: DeliveryCount,
+    very_late: DeliveryCount,
+    all: DeliveryCount,
 }
 
 /// A count of hand-overs and what they carried.
 #[derive(Debug, Default, Clone, Copy)]
-struct Tally {
+struct DeliveryCount {
     hand_overs: u64,
     packets: u64,
     bytes: u64,
@@ -51,7 +51,7 @@ struct Tally {
 
 /// Packets handed over together.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HandOver {
+pub(crate) struct DeliveredBatch {
     /// When the first of them arrives on the path.
     pub(crate) first: Duration,
     /// When the last does.
@@ -64,7 +64,7 @@ pub(crate) struct HandOver {
     pub(crate) bytes: u64,
 }
 
-impl Lateness {
+impl LatenessStats {
     /// For a direction with this propagation delay.
     ///
     /// # Errors
@@ -73,15 +73,15 @@ impl Lateness {
         Ok(Self {
             histogram: Histogram::new(DIGITS)?,
             allowed: TOLERATED.max(delay / PART_OF_DELAY),
-            late: Tally::default(),
-            very_late: Tally::default(),
-            all: Tally::default(),
+            late: DeliveryCount::default(),
+            very_late: DeliveryCount::default(),
+            all: DeliveryCount::default(),
         })
     }
 
     /// Takes note of packets that were handed over. Each is as late as it is itself, also where the
     /// first waited for the last.
-    pub(crate) fn note(&mut self, packets: HandOver) {
+    pub(crate) fn record(&mut self, packets: DeliveredBatch) {
         let late = packets.at.saturating_sub(packets.last);
         self.all.add(packets);
         if late > self.allowed {
@@ -112,7 +112,7 @@ impl Lateness {
     }
 
     /// Why the lateness spoils the run; nothing: it does not. `name`: of the direction.
-    pub(crate) fn objections(&self, name: &str) -> Vec<String> {
+    pub(crate) fn invalid_reasons(&self, name: &str) -> Vec<String> {
         let mut found = Vec::new();
         let late = share(self.late.packets, self.all.packets);
         if late > LATE_PACKETS && self.late.hand_overs >= FEWEST {
@@ -138,8 +138,8 @@ impl Lateness {
     }
 }
 
-impl Tally {
-    fn add(&mut self, packets: HandOver) {
+impl DeliveryCount {
+    fn add(&mut self, packets: DeliveredBatch) {
         self.hand_overs += 1;
         self.packets += u64::from(packets.packets);
         self.bytes += packets.bytes;
@@ -148,7 +148,7 @@ impl Tally {
 
 /// How busy the emulator's thread was, second by second.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct EmulatorLoad {
     /// When the second began, and the thread's processor time then.
     began: (Duration, Duration),
     /// The longest in this second that a device was not empty.
@@ -159,10 +159,10 @@ pub(crate) struct Load {
     worst: (f64, Duration),
 }
 
-impl Load {
+impl EmulatorLoad {
     /// Takes note of the thread's processor time so far, and of the longest time since the last
     /// call that a device had more packets to read; call it a few times a second.
-    pub(crate) fn note(&mut self, now: Duration, processor: Duration, backlog: Duration) {
+    pub(crate) fn record(&mut self, now: Duration, processor: Duration, backlog: Duration) {
         self.backlog = self.backlog.max(backlog);
         let (began, before) = self.began;
         let passed = now.saturating_sub(began);
@@ -181,7 +181,7 @@ impl Load {
     }
 
     /// Why the load spoils the run.
-    pub(crate) fn objection(&self) -> Option<String> {
+    pub(crate) fn invalid_reason(&self) -> Option<String> {
         (self.busy_seconds > 0).then(|| {
             format!(
                 "the emulator used {:.0} % of a core for {} s and was up to {} behind with reading: \
@@ -218,8 +218,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// One packet of 1500 bytes.
-    fn packet(late: Duration) -> HandOver {
-        HandOver {
+    fn packet(late: Duration) -> DeliveredBatch {
+        DeliveredBatch {
             first: MS,
             last: MS,
             at: MS + late,
@@ -228,23 +228,23 @@ mod tests {
         }
     }
 
-    fn lateness(delay: Duration, punctual: u32, late: u32, by: Duration) -> Lateness {
-        let mut all = Lateness::new(delay).unwrap();
-        (0..punctual).for_each(|_| all.note(packet(Duration::ZERO)));
-        (0..late).for_each(|_| all.note(packet(by)));
+    fn lateness(delay: Duration, punctual: u32, late: u32, by: Duration) -> LatenessStats {
+        let mut all = LatenessStats::new(delay).unwrap();
+        (0..punctual).for_each(|_| all.record(packet(Duration::ZERO)));
+        (0..late).for_each(|_| all.record(packet(by)));
         all
     }
 
     #[test]
     fn a_stall_of_a_few_packets_is_forgiven() {
         let all = lateness(MS, 90, 10, 9 * MS);
-        assert_eq!(all.objections("a to b"), [""; 0]);
+        assert_eq!(all.invalid_reasons("a to b"), [""; 0]);
     }
 
     #[test]
     fn one_in_fifty_late_is_not() {
         let all = lateness(MS, 4900, 100, 2 * MS);
-        let found = all.objections("a to b");
+        let found = all.invalid_reasons("a to b");
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("a to b: 2.0 % of the packets"));
     }
@@ -253,27 +253,27 @@ mod tests {
     fn a_long_path_allows_more() {
         assert!(
             lateness(100 * MS, 4900, 100, 2 * MS)
-                .objections("")
+                .invalid_reasons("")
                 .is_empty()
         );
         assert!(
             !lateness(100 * MS, 4900, 100, 3 * MS)
-                .objections("")
+                .invalid_reasons("")
                 .is_empty()
         );
     }
 
     #[test]
     fn few_but_very_late_bytes_count() {
-        let found = lateness(MS, 4960, 40, 6 * MS).objections("a to b");
+        let found = lateness(MS, 4960, 40, 6 * MS).invalid_reasons("a to b");
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("of the bytes"), "{found:?}");
     }
 
     #[test]
     fn packets_that_wait_for_the_last_of_their_run_are_late_each_by_itself() {
-        let mut all = Lateness::new(MS).unwrap();
-        all.note(HandOver {
+        let mut all = LatenessStats::new(MS).unwrap();
+        all.record(DeliveredBatch {
             first: Duration::from_micros(1000),
             last: Duration::from_micros(1100),
             at: Duration::from_micros(1100),
@@ -287,21 +287,21 @@ mod tests {
 
     #[test]
     fn a_busy_second_with_a_backlog_is_too_much() {
-        let mut load = Load::default();
-        load.note(500 * MS, 500 * MS, 50 * MS);
-        load.note(1000 * MS, 600 * MS, MS);
-        load.note(2000 * MS, 1400 * MS, 50 * MS);
-        assert_eq!(load.objection(), None);
-        load.note(2500 * MS, 1850 * MS, 50 * MS);
-        load.note(3000 * MS, 2350 * MS, MS);
-        let objection = load.objection().unwrap();
+        let mut load = EmulatorLoad::default();
+        load.record(500 * MS, 500 * MS, 50 * MS);
+        load.record(1000 * MS, 600 * MS, MS);
+        load.record(2000 * MS, 1400 * MS, 50 * MS);
+        assert_eq!(load.invalid_reason(), None);
+        load.record(2500 * MS, 1850 * MS, 50 * MS);
+        load.record(3000 * MS, 2350 * MS, MS);
+        let objection = load.invalid_reason().unwrap();
         assert!(objection.contains("95 % of a core for 1 s and was up to 50 ms"));
     }
 
     #[test]
     fn a_busy_second_without_backlog_is_not() {
-        let mut load = Load::default();
-        load.note(1000 * MS, 990 * MS, MS);
-        assert_eq!(load.objection(), None);
+        let mut load = EmulatorLoad::default();
+        load.record(1000 * MS, 990 * MS, MS);
+        assert_eq!(load.invalid_reason(), None);
     }
 }

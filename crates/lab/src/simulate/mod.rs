@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use sim::transfer::Streams;
+use sim::transfer::InitialStreams;
 
 use crate::LabError;
 
@@ -28,10 +28,11 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
     let points = match &request.flows {
         FlowCounts::Each(counts) => {
-            let fixed: Vec<Streams> = counts.iter().copied().map(Streams::Fixed).collect();
+            let fixed: Vec<InitialStreams> =
+                counts.iter().copied().map(InitialStreams::Fixed).collect();
             points(request, &fixed)
         }
-        FlowCounts::Auto => points(request, &[Streams::Automatic]),
+        FlowCounts::Auto => points(request, &[InitialStreams::Automatic]),
         FlowCounts::Found(finder) => vec![point::chunked(request, *finder)?],
     };
     Ok(SimReport {
@@ -41,7 +42,7 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
 }
 
 /// A point for each number of connections, simulated beside each other on all processors.
-fn points(request: &SimRequest, counts: &[Streams]) -> Vec<SimPoint> {
+fn points(request: &SimRequest, counts: &[InitialStreams]) -> Vec<SimPoint> {
     let next = AtomicUsize::new(0);
     // A worker takes the next number when it is free: large numbers take much longer than small ones.
     let worker = || -> Vec<(usize, SimPoint)> {

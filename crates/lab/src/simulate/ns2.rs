@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sim::link::Loss;
 use sim::tcp::HEADERS;
-use tune::streams::chunked::{Mode, Parameters};
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
 use super::report::{SimMeasure, SimPoint};
@@ -199,8 +199,8 @@ pub struct ModeNs2Run(Ns2Row);
 
 impl ModeNs2Run {
     /// The mode; `None`: one connection.
-    pub fn mode(&self) -> Option<Mode> {
-        Mode::named(self.0.0.text("mode")?)
+    pub fn mode(&self) -> Option<ChunkTuningMode> {
+        ChunkTuningMode::parse(self.0.0.text("mode")?)
     }
 
     /// A number by the name of its column.
@@ -230,9 +230,9 @@ impl ModeNs2Run {
             jitter: Duration::from_micros(self.0.number("overhead_us")),
             initial_window: Some(2),
             seed: self.0.number("seed"),
-            autopar: Parameters {
+            autopar: ChunkParameters {
                 eta: self.number("eta"),
-                ..Parameters::default()
+                ..ChunkParameters::default()
             },
             ..SimRequest::default()
         }
@@ -259,7 +259,7 @@ impl ModeNs2Run {
     /// not judged.
     pub fn agrees(&self, ours: &SimPoint) -> bool {
         let (mode, bursts) = (self.mode(), self.number("delay_ms") >= 100.0);
-        if bursts && mode == Some(Mode::Aimd) {
+        if bursts && mode == Some(ChunkTuningMode::Aimd) {
             return true;
         }
         let (whole, end) = self.deviations(ours);
@@ -273,10 +273,10 @@ impl ModeNs2Run {
         let ratio = (a / b).max(b / a);
         let close = (a - b).abs() <= 2.0;
         near && match mode {
-            Some(Mode::Mi) if self.number("eta") >= 0.9 => true,
-            Some(Mode::Mi) | None => ratio <= 2.0,
-            Some(Mode::MiPlus) => close || ratio <= 1.34,
-            Some(Mode::Aimd) => close || ratio <= 2.2,
+            Some(ChunkTuningMode::Mi) if self.number("eta") >= 0.9 => true,
+            Some(ChunkTuningMode::Mi) | None => ratio <= 2.0,
+            Some(ChunkTuningMode::MiPlus) => close || ratio <= 1.34,
+            Some(ChunkTuningMode::Aimd) => close || ratio <= 2.2,
         }
     }
 
@@ -287,7 +287,7 @@ impl ModeNs2Run {
         let settled = SimMeasure::named("settled").and_then(|measure| measure.of(ours));
         format!(
             "{:<4} {:>5} {:>5} {:>5} {:>4} {:>5}  {}  {}  {:>3} {:>4}  {:>6.1} {:>6.1}",
-            self.mode().map_or("1", Mode::name),
+            self.mode().map_or("1", ChunkTuningMode::name),
             self.number("rate_mbps"),
             self.number("delay_ms"),
             self.number("eta"),
@@ -342,7 +342,7 @@ mod tests {
             assert!(table.iter().any(|r| same(&r)), "{connections} {overhead}");
         }
         let table = modes().unwrap();
-        for mode in Mode::ALL {
+        for mode in ChunkTuningMode::ALL {
             let base = [("rate_mbps", 100.0), ("delay_ms", 10.0), ("eta", 0.8)];
             let is_base = |r: &&ModeNs2Run| base.iter().all(|(key, value)| r.number(key) == *value);
             let runs = table
@@ -398,7 +398,8 @@ mod tests {
         assert!(run.agrees(&good) && !run.agrees(&with(1.0, Some(1.11))));
         assert!(!run.agrees(&with(1.0, None)) && !run.agrees(&with(0.94, Some(1.0))));
         let table = modes().unwrap();
-        let mi = |r: &&ModeNs2Run| r.mode() == Some(Mode::Mi) && r.number("gigabytes") == 1.0;
+        let mi =
+            |r: &&ModeNs2Run| r.mode() == Some(ChunkTuningMode::Mi) && r.number("gigabytes") == 1.0;
         let run = table.iter().find(mi).unwrap();
         let good = ours(&run.request());
         let mut many = good.clone();

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sim::chunked::Chunked;
+use sim::chunked::ChunkedSpec;
 use sim::link::Conditions;
-use sim::tcp::{Config, HEADERS};
-use sim::transfer::{Streams, Transfer, account};
-use sim::world::{Access, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
-use tune::judge::judge;
+use sim::tcp::{HEADERS, TcpConfig};
+use sim::transfer::{InitialStreams, SimTransfer, evidence};
+use sim::world::{AccessLink, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
+use tune::diagnosis::dominant_limiter;
 use tune::limiter::Limiter;
 use tune::streams::chunked as tuners;
 
@@ -29,11 +29,11 @@ const CHUNK_BLOCK: u64 = 16 << 10;
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// Simulates so many connections.
-pub(super) fn simulate(request: &SimRequest, streams: Streams) -> SimPoint {
+pub(super) fn simulate(request: &SimRequest, streams: InitialStreams) -> SimPoint {
     match (request.bytes, streams) {
         (Some(bytes), _) => transfer(request, streams, bytes),
-        (None, Streams::Fixed(flows)) => endless(request, flows),
-        (None, Streams::Automatic) => endless(request, request.automatic_flows()),
+        (None, InitialStreams::Fixed(flows)) => endless(request, flows),
+        (None, InitialStreams::Automatic) => endless(request, request.automatic_flows()),
     }
 }
 
@@ -47,7 +47,7 @@ fn endless(request: &SimRequest, flows: u32) -> SimPoint {
     }
     let mut simulation = Simulation::new(&scenario);
     let all = |simulation: &Simulation| -> Vec<FlowStats> {
-        (0..simulation.flows())
+        (0..simulation.flow_count())
             .map(|flow| simulation.flow(flow))
             .collect()
     };
@@ -59,21 +59,25 @@ fn endless(request: &SimRequest, flows: u32) -> SimPoint {
     let measured: Vec<FlowStats> = measured.collect();
     // The production rule judges by the senders' accounts.
     let bytes = measured.iter().map(|f| f.delivered_bytes).sum();
-    let account = account(&measured, bytes, request.duration, flows, request.window);
-    point(&measured, request.duration, judge(&account).limiter)
+    let evidence = evidence(&measured, bytes, request.duration, flows, request.window);
+    point(
+        &measured,
+        request.duration,
+        dominant_limiter(&evidence).limiter,
+    )
 }
 
 /// A file that the streams share block by block, steered as a real transfer is.
-fn transfer(request: &SimRequest, streams: Streams, bytes: u64) -> SimPoint {
+fn transfer(request: &SimRequest, streams: InitialStreams, bytes: u64) -> SimPoint {
     let mut stream = flow(request);
     stream.tcp.handshake = true;
-    let transfer = Transfer {
+    let transfer = SimTransfer {
         bytes,
         block: BLOCK as u64,
         streams,
         stream,
         tick: TICK,
-        give_up: request.duration,
+        deadline: request.duration,
     };
     let outcome = transfer.run(&scenario(request), |_| None);
     SimPoint {
@@ -90,28 +94,32 @@ fn transfer(request: &SimRequest, streams: Streams, bytes: u64) -> SimPoint {
 pub(super) fn chunked(request: &SimRequest, finder: StreamFinder) -> Result<SimPoint, LabError> {
     let parameters = request.autopar;
     let mut stream = flow(request);
-    stream.tcp.unsent = stream.tcp.mss.into();
-    let transfer = Chunked {
+    stream.tcp.not_sent_lowat = stream.tcp.mss.into();
+    let transfer = ChunkedSpec {
         bytes: request.file().unwrap_or(FILE),
         block: CHUNK_BLOCK,
         stream,
-        round_trips: parameters.round_trips,
+        round_trips: parameters.rtt_commands,
         tick: TICK,
         rho: parameters.rho,
-        give_up: request.duration,
+        deadline: request.duration,
     };
     let outcome = transfer.run(&scenario(request), |start| match finder {
-        StreamFinder::Mode(mode) => tuners::tuner(mode, parameters, start.window, start.rtt),
-        StreamFinder::Probe => tuners::probe(parameters.first, parameters.most, start.rtt),
+        StreamFinder::Mode(mode) => tuners::mode_tuner(mode, parameters, start.window, start.rtt),
+        StreamFinder::Probe => tuners::probe_tuner(
+            parameters.initial_streams,
+            parameters.max_streams,
+            start.rtt,
+        ),
     });
-    if outcome.parts.is_empty() {
+    if outcome.chunks.is_empty() {
         return Err(LabError::Usage(format!(
             "--time: not one chunk of the file arrives in {} s, so that no number of connections can be \
              said; give it more time",
             request.duration.as_secs_f64()
         )));
     }
-    let chunks = outcome.parts.iter().map(|part| SimChunk {
+    let chunks = outcome.chunks.iter().map(|part| SimChunk {
         time: part.at.as_secs_f64(),
         seconds: part.time.as_secs_f64(),
         streams: part.streams,
@@ -123,7 +131,7 @@ pub(super) fn chunked(request: &SimRequest, finder: StreamFinder) -> Result<SimP
         reason: part.reason.clone(),
     });
     let chunks: Vec<SimChunk> = chunks.collect();
-    let whole = outcome.whole_parts().len();
+    let whole = outcome.full_chunks().len();
     let end = whole
         .checked_sub(1)
         .and_then(|last| chunks.get(last))
@@ -166,25 +174,25 @@ fn scenario(request: &SimRequest) -> Scenario {
         },
         reverse: back,
         flows: Vec::new(),
-        cross: cross.into_iter().collect(),
+        cross_traffic: cross.into_iter().collect(),
         seed: request.seed,
     }
 }
 
 /// A connection.
 fn flow(request: &SimRequest) -> FlowSpec {
-    let access = Access {
+    let access = AccessLink {
         rate: Some(request.access_rate),
         delay: request.access_delay,
     };
     FlowSpec {
-        tcp: Config {
+        tcp: TcpConfig {
             mss: request.packet - HEADERS,
             congestion: request.congestion,
             initial_window: request.effective_initial_window(),
             receive_buffer: request.window,
             delayed_ack: request.delayed_ack.then_some(DELAYED_ACK),
-            ..Config::default()
+            ..TcpConfig::default()
         },
         sender_access: access,
         receiver_access: access,

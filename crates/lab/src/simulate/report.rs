@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sim::link::{Loss, Queue};
-use sim::tcp::Congestion;
-use tune::streams::chunked::{Mode, Optimum, Parameters, RoundTrips};
+use sim::tcp::CongestionAlgorithm;
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, Optimum, RttCommands};
 use units::Rate;
 
 use super::request::{SimRequest, StreamFinder};
@@ -382,22 +382,27 @@ fn describe(request: &SimRequest) -> String {
 }
 
 /// How the number of connections is found, in words, with the parameters that it uses.
-fn describe_finder(finder: StreamFinder, p: &Parameters) -> String {
-    let text = format!("{}: N0 {}, at most {}", finder.name(), p.first, p.most);
+fn describe_finder(finder: StreamFinder, p: &ChunkParameters) -> String {
+    let text = format!(
+        "{}: N0 {}, at most {}",
+        finder.name(),
+        p.initial_streams,
+        p.max_streams
+    );
     let StreamFinder::Mode(mode) = finder else {
         return text;
     };
     let steps = match mode {
-        Mode::Aimd => format!("alpha {}, beta {}", p.alpha, p.beta),
-        Mode::Mi | Mode::MiPlus => format!("gamma {}", p.gamma),
+        ChunkTuningMode::Aimd => format!("alpha {}, beta {}", p.alpha, p.beta),
+        ChunkTuningMode::Mi | ChunkTuningMode::MiPlus => format!("gamma {}", p.gamma),
     };
-    let round_trips = match p.round_trips {
-        RoundTrips::Flowing => "while data flows",
-        RoundTrips::Between => "between chunks",
+    let round_trips = match p.rtt_commands {
+        RttCommands::DuringChunks => "while data flows",
+        RttCommands::BetweenChunks => "between chunks",
     };
     let optimum = match (mode, p.optimum) {
-        (Mode::MiPlus, Optimum::BothTerms) => ", optimum of both terms",
-        (Mode::MiPlus, Optimum::SecondTerm) => ", optimum of the second term",
+        (ChunkTuningMode::MiPlus, Optimum::BothTerms) => ", optimum of both terms",
+        (ChunkTuningMode::MiPlus, Optimum::SecondTerm) => ", optimum of the second term",
         _ => "",
     };
     let (eta, delta, rho) = (p.eta, p.delta.as_secs_f64(), p.rho);
@@ -410,10 +415,10 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-const fn congestion(congestion: Congestion) -> &'static str {
+const fn congestion(congestion: CongestionAlgorithm) -> &'static str {
     match congestion {
-        Congestion::NewReno => "newreno",
-        Congestion::Cubic => "cubic",
+        CongestionAlgorithm::NewReno => "newreno",
+        CongestionAlgorithm::Cubic => "cubic",
     }
 }
 
@@ -525,7 +530,7 @@ mod tests {
 
     #[test]
     fn a_finder_is_described_with_the_parameters_that_it_uses() {
-        let parameters = Parameters::parse("rtt=between,optimum=second").unwrap();
+        let parameters = ChunkParameters::parse("rtt=between,optimum=second").unwrap();
         let words = |name: &str| describe_finder(StreamFinder::named(name).unwrap(), &parameters);
         assert_eq!(words("probe"), "probe: N0 1, at most 256");
         let aimd = "alpha 2, beta 0.5, delta 10 s, rho 0.1, round trips between";

@@ -4,12 +4,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sim::link::{Loss, Queue};
-use sim::tcp::{Congestion, HEADERS};
-use tune::streams::chunked::{Mode, Parameters};
+use sim::tcp::{CongestionAlgorithm, HEADERS};
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::{Rate, UnitError};
 
 use crate::LabError;
-use crate::topology::{Shorthand, Topology};
+use crate::topology::{NetworkOptions, Topology};
 
 /// Most parallel connections in one simulation.
 const MOST_FLOWS: u32 = 1024;
@@ -32,7 +32,7 @@ pub(super) const FILE: u64 = 10_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamFinder {
     /// One of the paper's modes: `mi`, `mi+`, `aimd`.
-    Mode(Mode),
+    Mode(ChunkTuningMode),
     /// `probe`: longhaul's own, of chunks from a sender that it cannot look at.
     Probe,
 }
@@ -72,8 +72,8 @@ pub struct SimRequest {
     /// Receiver's socket buffer of each connection, bytes of payload: no more is ever outstanding
     /// (rounded down to whole segments). The sender's buffer does not limit. Default: 64 KiB.
     pub window: u64,
-    /// Congestion control; recovery is by SACK in both. Default: NewReno.
-    pub congestion: Congestion,
+    /// CongestionAlgorithm control; recovery is by SACK in both. Default: NewReno.
+    pub congestion: CongestionAlgorithm,
     /// Initial congestion window, segments. Default: ns-2's 2 for endless connections, and for a
     /// file the 10 of RFC 6928; a file in chunks has the former, as in the paper.
     pub initial_window: Option<u32>,
@@ -95,8 +95,8 @@ pub struct SimRequest {
     /// The sending host holds each packet back for a random time up to this, as ns-2's
     /// `overhead_`; order is kept. Default: none.
     pub jitter: Duration,
-    /// Parameters of [`FlowCounts::Found`]. Default: the paper's.
-    pub autopar: Parameters,
+    /// ChunkParameters of [`FlowCounts::Found`]. Default: the paper's.
+    pub autopar: ChunkParameters,
     /// Random events repeat with the same seed. Default: 1.
     pub seed: u64,
 }
@@ -112,7 +112,7 @@ impl Default for SimRequest {
             queue: Queue::Packets(1000),
             loss: Loss::Never,
             window: 64 << 10,
-            congestion: Congestion::NewReno,
+            congestion: CongestionAlgorithm::NewReno,
             initial_window: None,
             delayed_ack: false,
             packet: 1500,
@@ -121,7 +121,7 @@ impl Default for SimRequest {
             bytes: None,
             cross_traffic: None,
             jitter: Duration::ZERO,
-            autopar: Parameters::default(),
+            autopar: ChunkParameters::default(),
             seed: 1,
         }
     }
@@ -132,7 +132,7 @@ impl StreamFinder {
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "probe" => Some(Self::Probe),
-            mode => Mode::named(mode).map(Self::Mode),
+            mode => ChunkTuningMode::parse(mode).map(Self::Mode),
         }
     }
 
@@ -232,7 +232,7 @@ impl SimRequest {
                 let why = "it is for --flows mi, mi+, aimd and probe, which find the number";
                 return Err(refused("autopar", why));
             }
-            request.autopar = Parameters::parse(text).map_err(|e| refused("autopar", e))?;
+            request.autopar = ChunkParameters::parse(text).map_err(|e| refused("autopar", e))?;
         }
         let usual = if request.file().is_some() {
             PATIENCE
@@ -247,8 +247,8 @@ impl SimRequest {
             request.packet = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
         request.congestion = match said.get("cc") {
-            None | Some("newreno") => Congestion::NewReno,
-            Some("cubic") => Congestion::Cubic,
+            None | Some("newreno") => CongestionAlgorithm::NewReno,
+            Some("cubic") => CongestionAlgorithm::Cubic,
             Some(other) => {
                 let why = format!("'{other}' is not simulated; there are newreno and cubic");
                 return Err(refused("cc", why));
@@ -328,7 +328,7 @@ impl SimRequest {
 
     /// Number that longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
-        let prior = tune::streams::first(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
+        let prior = tune::streams::prior_from_rtt(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
         prior.streams.unwrap_or(1)
     }
 
@@ -400,13 +400,13 @@ impl SimRequest {
 
 /// As `longhaul lab net` reads it, for a path of this rate and round trip.
 fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
-    let path = Shorthand {
+    let path = NetworkOptions {
         rate: Some(rate.to_string()),
         rtt: Some(format!("{}ns", rtt.as_nanos())),
         queue: Some(text.to_owned()),
-        ..Shorthand::default()
+        ..NetworkOptions::default()
     };
-    let topology = Topology::from_request(None, &path)?;
+    let topology = Topology::from_options(None, &path)?;
     let path = topology.paths.first();
     Ok(path.map_or(Queue::Unlimited, |path| path.forward.queue))
 }
@@ -465,7 +465,7 @@ mod tests {
         let counts = |text: &str| text.parse::<FlowCounts>().unwrap();
         assert_eq!(counts("1,8..9, 64"), FlowCounts::Each(vec![1, 8, 9, 64]));
         assert_eq!(counts("auto"), FlowCounts::Auto);
-        let mode = StreamFinder::Mode(Mode::MiPlus);
+        let mode = StreamFinder::Mode(ChunkTuningMode::MiPlus);
         assert_eq!(counts("mi+"), FlowCounts::Found(mode));
         assert_eq!(counts("probe"), FlowCounts::Found(StreamFinder::Probe));
         for bad in [
@@ -509,7 +509,7 @@ mod tests {
             queue: Queue::Bytes(12_500_000),
             loss: Loss::Independent(0.005),
             window: 1 << 20,
-            congestion: Congestion::Cubic,
+            congestion: CongestionAlgorithm::Cubic,
             initial_window: Some(4),
             delayed_ack: true,
             packet: 9000,
@@ -518,7 +518,7 @@ mod tests {
             bytes: Some(1_000_000_000),
             cross_traffic: Some(Rate::bits_per_second(20_000_000)),
             jitter: Duration::from_micros(12),
-            autopar: Parameters::default(),
+            autopar: ChunkParameters::default(),
             seed: 7,
         };
         assert_eq!(all.unwrap(), expected);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Error, MapAccess, Visitor};
 use toml::Spanned;
 
-use super::fault::Fault;
+use super::error::TopologyError;
 use crate::LabError;
 
 /// Longest file that is read, bytes: a trace of two million lines.
@@ -18,15 +18,15 @@ const LONGEST: u64 = 64 << 20;
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
-    pub(super) seed: Field,
+pub(super) struct TopologyFile {
+    pub(super) seed: OptionalQuantity,
     pub(super) cc: Option<Spanned<String>>,
     pub(super) offload: Option<bool>,
-    pub(super) mtu: Field,
+    pub(super) mtu: OptionalQuantity,
     #[serde(default)]
     pub(super) sysctl: toml::Table,
     #[serde(default)]
-    pub(super) hosts: InOrder<Spanned<HostTable>>,
+    pub(super) hosts: OrderedTable<Spanned<HostTable>>,
     #[serde(default)]
     pub(super) default: PathTable,
     #[serde(default)]
@@ -47,17 +47,17 @@ pub(super) struct HostTable {
 #[serde(deny_unknown_fields)]
 pub(super) struct PathTable {
     pub(super) between: Option<Spanned<Vec<String>>>,
-    pub(super) rtt: Field,
-    pub(super) delay: Field,
-    pub(super) rate: Field,
-    pub(super) queue: Field,
-    pub(super) loss: Field,
+    pub(super) rtt: OptionalQuantity,
+    pub(super) delay: OptionalQuantity,
+    pub(super) rate: OptionalQuantity,
+    pub(super) queue: OptionalQuantity,
+    pub(super) loss: OptionalQuantity,
     pub(super) burst_loss: Option<Spanned<BurstTable>>,
     pub(super) reorder: Option<ReorderTable>,
-    pub(super) duplicate: Field,
-    pub(super) corrupt: Field,
+    pub(super) duplicate: OptionalQuantity,
+    pub(super) corrupt: OptionalQuantity,
     pub(super) trace: Option<Spanned<String>>,
-    pub(super) trace_start: Field,
+    pub(super) trace_start: OptionalQuantity,
     pub(super) forward: Option<Box<Spanned<PathTable>>>,
     pub(super) back: Option<Box<Spanned<PathTable>>>,
 }
@@ -66,92 +66,92 @@ pub(super) struct PathTable {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BurstTable {
-    pub(super) to_bad: Spanned<Quantity>,
-    pub(super) to_good: Spanned<Quantity>,
-    pub(super) in_good: Spanned<Quantity>,
-    pub(super) in_bad: Spanned<Quantity>,
+    pub(super) to_bad: Spanned<QuantityText>,
+    pub(super) to_good: Spanned<QuantityText>,
+    pub(super) in_good: Spanned<QuantityText>,
+    pub(super) in_bad: Spanned<QuantityText>,
 }
 
 /// `reorder`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReorderTable {
-    pub(super) probability: Spanned<Quantity>,
-    pub(super) extra: Spanned<Quantity>,
+    pub(super) probability: Spanned<QuantityText>,
+    pub(super) extra: Spanned<QuantityText>,
 }
 
 /// A value that may be there, and where.
-pub(super) type Field = Option<Spanned<Quantity>>;
+pub(super) type OptionalQuantity = Option<Spanned<QuantityText>>;
 
 /// A number, or a text such as `100ms`; numbers are kept as their text, so that both are read the
 /// same way.
 #[derive(Debug, Clone)]
-pub(super) struct Quantity(pub(super) String);
+pub(super) struct QuantityText(pub(super) String);
 
-impl<'de> Deserialize<'de> for Quantity {
+impl<'de> Deserialize<'de> for QuantityText {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Quantity;
+        struct QuantityVisitor;
+        impl Visitor<'_> for QuantityVisitor {
+            type Value = QuantityText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number, or text such as \"100ms\"")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
-                Ok(Quantity(text.into()))
+            fn visit_str<E: Error>(self, text: &str) -> Result<QuantityText, E> {
+                Ok(QuantityText(text.into()))
             }
 
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
-                Ok(Quantity(number.to_string()))
+            fn visit_i64<E: Error>(self, number: i64) -> Result<QuantityText, E> {
+                Ok(QuantityText(number.to_string()))
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
-                Ok(Quantity(number.to_string()))
+            fn visit_u64<E: Error>(self, number: u64) -> Result<QuantityText, E> {
+                Ok(QuantityText(number.to_string()))
             }
 
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Quantity, E> {
-                Ok(Quantity(number.to_string()))
+            fn visit_f64<E: Error>(self, number: f64) -> Result<QuantityText, E> {
+                Ok(QuantityText(number.to_string()))
             }
         }
-        deserializer.deserialize_any(Text)
+        deserializer.deserialize_any(QuantityVisitor)
     }
 }
 
 /// A table whose order counts.
 #[derive(Debug)]
-pub(super) struct InOrder<T>(pub(super) Vec<(String, T)>);
+pub(super) struct OrderedTable<T>(pub(super) Vec<(String, T)>);
 
-impl<T> Default for InOrder<T> {
+impl<T> Default for OrderedTable<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for InOrder<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedTable<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
-            type Value = InOrder<T>;
+        struct OrderedTableVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for OrderedTableVisitor<T> {
+            type Value = OrderedTable<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a table")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<InOrder<T>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedTable<T>, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(InOrder(entries))
+                Ok(OrderedTable(entries))
             }
         }
-        deserializer.deserialize_map(Entries(PhantomData))
+        deserializer.deserialize_map(OrderedTableVisitor(PhantomData))
     }
 }
 
-impl File {
-    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+impl TopologyFile {
+    pub(super) fn parse(text: &str) -> Result<Self, TopologyError> {
         Ok(toml::from_str(text)?)
     }
 }

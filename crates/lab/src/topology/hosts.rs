@@ -2,11 +2,11 @@
 
 use toml::Value;
 
-use super::fault::Fault;
-use super::file::File;
-use super::setting::{congestion_control, set, setting};
-use super::shorthand::Overrides;
-use super::{Host, MOST_HOSTS};
+use super::error::TopologyError;
+use super::file::TopologyFile;
+use super::kernel_setting::{insert_or_replace, parse_congestion_control, parse_sysctl};
+use super::network_options::ParsedNetworkOptions;
+use super::{LabHost, MOST_HOSTS};
 
 /// Longest name of a host.
 const LONGEST_NAME: usize = 32;
@@ -15,42 +15,46 @@ const LONGEST_NAME: usize = 32;
 const TAKEN: [&str; 3] = ["hosts", "namespaces", "program"];
 
 /// The hosts of a file, or the two that are there when it names none.
-pub(super) fn hosts(file: &File, over: &Overrides) -> Result<Vec<Host>, Fault> {
+pub(super) fn hosts(
+    file: &TopologyFile,
+    over: &ParsedNetworkOptions,
+) -> Result<Vec<LabHost>, TopologyError> {
     let mut common = Vec::new();
     add_table(&mut common, "", &file.sysctl).map_err(|f| f.within("sysctl"))?;
     let mut congestion = None;
     if let Some(cc) = &file.cc {
-        congestion = Some(congestion_control(cc.get_ref()).map_err(|f| f.at(cc.span()))?);
+        congestion = Some(parse_congestion_control(cc.get_ref()).map_err(|f| f.at(cc.span()))?);
     }
     let mut hosts = Vec::new();
     for (name, table) in &file.hosts.0 {
         check_name(name).map_err(|f| f.at(table.span()))?;
-        let mut host = Host {
+        let mut host = LabHost {
             name: name.clone(),
             sysctls: common.clone(),
-            congestion: congestion.clone(),
+            congestion_control: congestion.clone(),
         };
         let table = table.get_ref();
         add_table(&mut host.sysctls, "", &table.sysctl)
             .map_err(|f| f.within(&format!("host {name}: sysctl")))?;
         if let Some(cc) = &table.cc {
-            host.congestion = Some(congestion_control(cc.get_ref()).map_err(|f| f.at(cc.span()))?);
+            host.congestion_control =
+                Some(parse_congestion_control(cc.get_ref()).map_err(|f| f.at(cc.span()))?);
         }
         hosts.push(host);
     }
     if hosts.is_empty() {
-        hosts.extend(["a", "b"].map(|name| Host {
+        hosts.extend(["a", "b"].map(|name| LabHost {
             name: name.into(),
             sysctls: common.clone(),
-            congestion: congestion.clone(),
+            congestion_control: congestion.clone(),
         }));
     }
     for host in &mut hosts {
         for (key, value) in &over.sysctls {
-            set(&mut host.sysctls, key.clone(), value.clone());
+            insert_or_replace(&mut host.sysctls, key.clone(), value.clone());
         }
         if over.congestion.is_some() {
-            host.congestion.clone_from(&over.congestion);
+            host.congestion_control.clone_from(&over.congestion);
         }
     }
     check_number(hosts.len())?;
@@ -62,7 +66,7 @@ fn add_table(
     settings: &mut Vec<(String, String)>,
     above: &str,
     table: &toml::Table,
-) -> Result<(), Fault> {
+) -> Result<(), TopologyError> {
     for (name, value) in table {
         let key = format!("{above}{name}");
         let text = match value {
@@ -73,32 +77,32 @@ fn add_table(
             Value::String(text) => text.clone(),
             Value::Integer(number) => number.to_string(),
             _ => {
-                return Err(Fault::new(format!(
+                return Err(TopologyError::new(format!(
                     "{}: write the value as a number or as text in quotes",
                     key.escape_debug()
                 )));
             }
         };
-        let (key, text) = setting(&key, &text)?;
-        set(settings, key, text);
+        let (key, text) = parse_sysctl(&key, &text)?;
+        insert_or_replace(settings, key, text);
     }
     Ok(())
 }
 
-fn check_name(name: &str) -> Result<(), Fault> {
+fn check_name(name: &str) -> Result<(), TopologyError> {
     let shown = name.escape_debug();
     let fine = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
             .bytes()
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if !fine || name.len() > LONGEST_NAME {
-        return Err(Fault::new(format!(
+        return Err(TopologyError::new(format!(
             "host '{shown}': a name is lower-case letters, digits and hyphens, a letter first, at most \
              {LONGEST_NAME} of them"
         )));
     }
     if TAKEN.contains(&name) {
-        return Err(Fault::new(format!(
+        return Err(TopologyError::new(format!(
             "host '{shown}': LAB_{} means something else; choose another name",
             name.to_ascii_uppercase()
         )));
@@ -106,11 +110,13 @@ fn check_name(name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_number(number: usize) -> Result<(), Fault> {
+fn check_number(number: usize) -> Result<(), TopologyError> {
     match number {
-        0..2 => Err(Fault::new("one host has no path; name at least two")),
+        0..2 => Err(TopologyError::new(
+            "one host has no path; name at least two",
+        )),
         2..=MOST_HOSTS => Ok(()),
-        _ => Err(Fault::new(format!(
+        _ => Err(TopologyError::new(format!(
             "{number} hosts are too many; the most is {MOST_HOSTS}"
         ))),
     }

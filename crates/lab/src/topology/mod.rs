@@ -42,14 +42,14 @@
 //! delay and loss where it has such a column; saying both in one place, or a value over a trace, is
 //! refused.
 
-mod fault;
+mod direction_keys;
+mod error;
 mod file;
 mod hosts;
-mod keys;
+mod kernel_setting;
+mod network_options;
 mod queue;
 mod resolve;
-mod setting;
-mod shorthand;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -59,28 +59,28 @@ use std::path::Path as FilePath;
 use sim::link::Conditions;
 
 use crate::LabError;
-use file::File;
+use file::TopologyFile;
 
-pub use shorthand::Shorthand;
+pub use network_options::NetworkOptions;
 
 /// Most hosts in one lab.
 pub const MOST_HOSTS: usize = 26;
 
 /// A host: a network namespace with one interface.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Host {
+pub struct LabHost {
     /// Lower-case letters, digits and hyphens, a letter first; `LAB_` + upper case (hyphens as
     /// underscores) is the variable that holds its address.
     pub name: String,
     /// `net.*` settings, in the order given.
     pub sysctls: Vec<(String, String)>,
     /// TCP congestion control; `None`: the system's.
-    pub congestion: Option<String>,
+    pub congestion_control: Option<String>,
 }
 
 /// The path between two hosts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Path {
+pub struct LabPath {
     /// Indices into [`Topology::hosts`], the smaller one first.
     pub between: (usize, usize),
     /// From the first to the second.
@@ -93,9 +93,9 @@ pub struct Path {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Topology {
     /// At least two.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<LabHost>,
     /// One for every two hosts.
-    pub paths: Vec<Path>,
+    pub paths: Vec<LabPath>,
     /// Makes random events repeat.
     pub seed: u64,
     /// Let a host hand over many segments at once (loss and timing stay per segment).
@@ -110,7 +110,7 @@ impl Topology {
     /// # Errors
     /// [`LabError::Usage`] names the line and what to do; [`LabError::NotFound`]: no such trace.
     pub fn parse(text: &str, base: &FilePath) -> Result<Self, LabError> {
-        Self::parse_with(text, base, &Shorthand::default())
+        Self::parse_with(text, base, &NetworkOptions::default())
     }
 
     /// Reads a topology from a file; traces are looked for beside it.
@@ -118,15 +118,18 @@ impl Topology {
     /// # Errors
     /// [`LabError::NotFound`]: no such file; otherwise as [`Topology::parse`], with its name.
     pub fn read(path: &FilePath) -> Result<Self, LabError> {
-        Self::from_request(Some(path), &Shorthand::default())
+        Self::from_options(Some(path), &NetworkOptions::default())
     }
 
     /// The network of a command line: what the file says, or two hosts `a` and `b` on a perfect
     /// path, with the options of `shorthand` over it for every host and path.
     ///
     /// # Errors
-    /// As [`Topology::read`]; a mistake in an option names the option.
-    pub fn from_request(file: Option<&FilePath>, shorthand: &Shorthand) -> Result<Self, LabError> {
+    /// As [`Topology::parse_options`]; a mistake in an option names the option.
+    pub fn from_options(
+        file: Option<&FilePath>,
+        shorthand: &NetworkOptions,
+    ) -> Result<Self, LabError> {
         let Some(path) = file else {
             return Self::parse_with("", FilePath::new(""), shorthand);
         };
@@ -152,15 +155,19 @@ impl Topology {
         std::net::Ipv4Addr::new(10, 99, 0, last)
     }
 
-    fn parse_with(text: &str, base: &FilePath, shorthand: &Shorthand) -> Result<Self, LabError> {
-        let over = shorthand.read()?;
-        File::parse(text)
+    fn parse_with(
+        text: &str,
+        base: &FilePath,
+        shorthand: &NetworkOptions,
+    ) -> Result<Self, LabError> {
+        let over = shorthand.parse_options()?;
+        TopologyFile::parse(text)
             .and_then(|file| resolve::topology(&file, base, &over))
             .map_err(|fault| fault.into_error(text))
     }
 }
 
 /// The environment variable that holds a host's address: `LAB_A`.
-pub fn variable(host: &Host) -> String {
+pub fn address_variable(host: &LabHost) -> String {
     format!("LAB_{}", host.name.to_ascii_uppercase().replace('-', "_"))
 }

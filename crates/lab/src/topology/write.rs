@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use sim::link::{Conditions, Loss, Queue};
-use sim::trace::{SHIPPED, Trace};
+use sim::trace::{BUILT_IN_TRACES, PathTrace};
 use units::exact;
 
-use super::keys::Replaced;
-use super::{Host, Path, Topology};
+use super::direction_keys::KeysFromTrace;
+use super::{LabHost, LabPath, Topology};
 
 /// The whole file.
 pub(super) fn topology(topology: &Topology) -> String {
@@ -29,9 +29,9 @@ pub(super) fn topology(topology: &Topology) -> String {
     text
 }
 
-fn host(text: &mut String, host: &Host) {
+fn host(text: &mut String, host: &LabHost) {
     let _ = writeln!(text, "\n[hosts.{}]", host.name);
-    if let Some(name) = &host.congestion {
+    if let Some(name) = &host.congestion_control {
         line(text, "", "cc", &quoted(name));
     }
     for (key, value) in &host.sysctls {
@@ -39,7 +39,7 @@ fn host(text: &mut String, host: &Host) {
     }
 }
 
-fn path(text: &mut String, path: &Path, hosts: &[Host]) {
+fn path(text: &mut String, path: &LabPath, hosts: &[LabHost]) {
     let name = |index: usize| hosts.get(index).map_or("", |host| &host.name);
     let (one, other) = (name(path.between.0), name(path.between.1));
     let _ = writeln!(text, "\n[[paths]]\nbetween = [\"{one}\", \"{other}\"]");
@@ -52,7 +52,7 @@ fn path(text: &mut String, path: &Path, hosts: &[Host]) {
 }
 
 fn direction(text: &mut String, prefix: &str, conditions: &Conditions) {
-    let replaced = Replaced::by(conditions.trace.as_deref());
+    let replaced = KeysFromTrace::of_trace(conditions.trace.as_deref());
     if !replaced.delay {
         line(
             text,
@@ -121,10 +121,10 @@ fn line(text: &mut String, prefix: &str, key: &str, value: &str) {
 
 /// The name of a trace that ships with the lab, or the trace itself. Its table has digits, commas
 /// and points only, so nothing in it can end the quotation.
-fn trace_value(trace: &Trace) -> String {
-    let shipped = SHIPPED
-        .into_iter()
-        .find(|(name, _)| sim::trace::shipped(name).is_some_and(|shipped| *shipped == *trace));
+fn trace_value(trace: &PathTrace) -> String {
+    let shipped = BUILT_IN_TRACES.into_iter().find(|(name, _)| {
+        sim::trace::built_in_trace(name).is_some_and(|shipped| *shipped == *trace)
+    });
     match shipped {
         Some((name, _)) => quoted(name),
         None => format!("'''\n{}'''", trace.to_csv()),

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use client::{CopyOptions, Links, ModeChoice, Parallelism, Verify};
-use data::options::{Congestion, IoMethod, TransferOptions};
+use client::{CopyOptions, ModeChoice, Parallelism, SymlinkPolicy, VerifyMode};
+use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
 use data::store::durability::SyncPolicy;
-use proto::checksum::Algorithm;
-use proto::sizing::Buffers;
-use proto::sizing::Sizing;
+use proto::checksum::ChecksumAlgorithm;
+use proto::sizing::BufferSizing;
+use proto::sizing::SocketBuffers;
 
-use tune::sizing::drs::{Interval, IntervalError};
-use tune::streams::chunked::{Mode, Parameters};
+use tune::sizing::drs::{DrsInterval, DrsIntervalError};
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
 use super::values;
 
@@ -46,21 +46,21 @@ pub(crate) struct CpArgs {
     /// results ask for: rtt=flowing (round trips are taken while data flows; or between, the chunks),
     /// optimum=both (terms of its equation 1, for mi+; or second, alone)
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "", hide_default_value = true, value_parser = autopar)]
-    autopar: Parameters,
+    autopar: ChunkParameters,
     /// Socket buffers while data moves: `auto` (watch the kernel's autotuning, take over where it is
     /// too small), `kernel` (leave them to it), `drs` or `drs1` (dynamic right-sizing as published
     /// in 2004 and 2003), or a SIZE that pins them
     #[arg(long, value_name = "auto|kernel|drs|drs1|SIZE", default_value = "auto", value_parser = buffer)]
-    buffer: Buffers,
+    buffer: SocketBuffers,
     /// With `--buffer drs`, how often a receiving end computes the bandwidth: `adaptive` (follows the
     /// round trip) or a time such as 100ms
     #[arg(long, value_name = "adaptive|TIME", default_value = "adaptive", value_parser = interval)]
-    drs_interval: Interval,
+    drs_interval: DrsInterval,
     /// Congestion control of the streams: `auto` (what the path asks for, of those that the sending
     /// system permits), `system` (its default), or a name such as `bbr`. A longhaul server that sends
     /// is asked for it, others run their own
     #[arg(long, value_name = "auto|system|NAME", default_value = "auto", value_parser = congestion)]
-    cc: Congestion,
+    cc: CongestionChoice,
     /// Transfer mode: `s` stream, `e` extended block, `auto`
     #[arg(long, value_name = "auto|s|e", default_value = "auto", value_parser = mode)]
     mode: ModeChoice,
@@ -76,7 +76,7 @@ pub(crate) struct CpArgs {
     /// Verify by checksum: `auto` (the cheapest that both ends have), `none` (not verified: the number
     /// of bytes alone is compared), or one of crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
     #[arg(long, value_name = "auto|none|ALG", default_value = "auto", value_parser = verify)]
-    verify: Verify,
+    verify: VerifyMode,
     /// Send and receive no faster than this, all files together, in bits per second (`100M`; numbers
     /// below 1000 need a unit). Between two servers it is refused: nothing passes this machine that it
     /// could hold back
@@ -91,7 +91,7 @@ pub(crate) struct CpArgs {
     /// Symbolic links in a copied tree: `skip` leaves them out, each with a notice; `follow` copies what
     /// they point to, and ends at loops; `copy` makes them anew where they point into the tree
     #[arg(long, value_name = "skip|follow|copy", default_value = "skip", value_parser = links)]
-    links: Links,
+    links: SymlinkPolicy,
     /// Leave destinations alone that exist, whatever they hold. Those that have another size than the
     /// source, or are older, are named in a warning; the exit code is that of the other files
     #[arg(long)]
@@ -140,7 +140,7 @@ pub(crate) struct CpArgs {
 
 impl CpArgs {
     /// Sources and destination.
-    pub(crate) fn ends(&self) -> (&[String], &str) {
+    pub(crate) fn sources_and_destination(&self) -> (&[String], &str) {
         match self.paths.split_last() {
             Some((destination, sources)) => (sources, destination),
             None => (&[], ""),
@@ -184,9 +184,9 @@ impl CpArgs {
 fn parallelism(text: &str) -> Result<Parallelism, String> {
     match text {
         "auto" => Ok(Parallelism::Auto),
-        "mi" => Ok(Parallelism::Chunked(Mode::Mi)),
-        "mi+" => Ok(Parallelism::Chunked(Mode::MiPlus)),
-        "aimd" => Ok(Parallelism::Chunked(Mode::Aimd)),
+        "mi" => Ok(Parallelism::Chunked(ChunkTuningMode::Mi)),
+        "mi+" => Ok(Parallelism::Chunked(ChunkTuningMode::MiPlus)),
+        "aimd" => Ok(Parallelism::Chunked(ChunkTuningMode::Aimd)),
         _ => streams(text).map(Parallelism::Fixed).ok_or_else(|| {
             format!("'{text}' is neither auto, mi, mi+, aimd nor a number from 1 to 256")
         }),
@@ -201,27 +201,27 @@ fn max_streams(text: &str) -> Result<u32, String> {
     streams(text).ok_or_else(|| "use a number from 1 to 256".into())
 }
 
-fn autopar(text: &str) -> Result<Parameters, String> {
-    Parameters::parse(text).map_err(|error| error.to_string())
+fn autopar(text: &str) -> Result<ChunkParameters, String> {
+    ChunkParameters::parse(text).map_err(|error| error.to_string())
 }
 
 /// Longest name that the system gives a congestion control (TCP_CA_NAME_MAX, with its NUL).
 const CONGESTION_NAME_MAX: usize = 16;
 
 /// `--cc`
-pub(crate) fn congestion(text: &str) -> Result<Congestion, String> {
+pub(crate) fn congestion(text: &str) -> Result<CongestionChoice, String> {
     let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if text.is_empty() || text.len() >= CONGESTION_NAME_MAX || !text.chars().all(name) {
         return Err("use auto, system or a name such as bbr".into());
     }
-    Ok(Congestion::parse(text))
+    Ok(CongestionChoice::parse(text))
 }
 
-fn buffer(text: &str) -> Result<Buffers, String> {
-    match Sizing::parse(text) {
-        Some(sizing) => Ok(Buffers::sized(sizing)),
+fn buffer(text: &str) -> Result<SocketBuffers, String> {
+    match BufferSizing::parse(text) {
+        Some(sizing) => Ok(SocketBuffers::sized_by(sizing)),
         None => values::positive_size(text)
-            .map(Buffers::pinned)
+            .map(SocketBuffers::pinned)
             .map_err(|_| {
                 format!("'{text}' is neither auto, kernel, drs, drs1 nor a size such as 4Mi")
             }),
@@ -229,9 +229,9 @@ fn buffer(text: &str) -> Result<Buffers, String> {
 }
 
 /// `--drs-interval`
-pub(crate) fn interval(text: &str) -> Result<Interval, String> {
+pub(crate) fn interval(text: &str) -> Result<DrsInterval, String> {
     text.parse()
-        .map_err(|error: IntervalError| error.to_string())
+        .map_err(|error: DrsIntervalError| error.to_string())
 }
 
 fn mode(text: &str) -> Result<ModeChoice, String> {
@@ -243,27 +243,27 @@ fn mode(text: &str) -> Result<ModeChoice, String> {
     }
 }
 
-fn links(text: &str) -> Result<Links, String> {
+fn links(text: &str) -> Result<SymlinkPolicy, String> {
     match text.to_ascii_lowercase().as_str() {
-        "skip" => Ok(Links::Skip),
-        "follow" => Ok(Links::Follow),
-        "copy" => Ok(Links::Copy),
+        "skip" => Ok(SymlinkPolicy::Skip),
+        "follow" => Ok(SymlinkPolicy::Follow),
+        "copy" => Ok(SymlinkPolicy::Copy),
         _ => Err("use skip, follow or copy".into()),
     }
 }
 
-fn verify(text: &str) -> Result<Verify, String> {
+fn verify(text: &str) -> Result<VerifyMode, String> {
     match text.to_ascii_lowercase().as_str() {
-        "auto" => Ok(Verify::Auto),
-        "none" => Ok(Verify::None),
-        name => algorithm(name).map(Verify::With),
+        "auto" => Ok(VerifyMode::Auto),
+        "none" => Ok(VerifyMode::None),
+        name => algorithm(name).map(VerifyMode::With),
     }
 }
 
 /// A checksum algorithm's name.
-pub(crate) fn algorithm(text: &str) -> Result<Algorithm, String> {
-    Algorithm::parse(text).ok_or_else(|| {
-        let names: Vec<_> = Algorithm::CHEAPEST_FIRST
+pub(crate) fn algorithm(text: &str) -> Result<ChecksumAlgorithm, String> {
+    ChecksumAlgorithm::parse(text).ok_or_else(|| {
+        let names: Vec<_> = ChecksumAlgorithm::CHEAPEST_FIRST
             .iter()
             .map(|a| a.name().to_ascii_lowercase())
             .collect();
@@ -310,14 +310,14 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct CpCommandLine {
         #[command(flatten)]
         cp: CpArgs,
     }
 
     fn options(flags: &[&str]) -> Result<CopyOptions, String> {
         let words = ["cp"].iter().chain(flags).chain(&["a", "b"]);
-        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        let line = CpCommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
         Ok(line.cp.options())
     }
 
@@ -325,9 +325,9 @@ mod tests {
     fn without_flags_everything_follows_the_path() {
         let options = options(&[]).unwrap();
         assert_eq!(options.parallelism, Parallelism::Auto);
-        assert_eq!(options.transfer.congestion, Congestion::Auto);
+        assert_eq!(options.transfer.congestion, CongestionChoice::Auto);
         assert_eq!(options.max_streams, 64);
-        assert_eq!(options.autopar, Parameters::default());
+        assert_eq!(options.autopar, ChunkParameters::default());
     }
 
     #[test]
@@ -336,9 +336,9 @@ mod tests {
             ("auto", Parallelism::Auto),
             ("1", Parallelism::Fixed(1)),
             ("256", Parallelism::Fixed(256)),
-            ("mi", Parallelism::Chunked(Mode::Mi)),
-            ("mi+", Parallelism::Chunked(Mode::MiPlus)),
-            ("aimd", Parallelism::Chunked(Mode::Aimd)),
+            ("mi", Parallelism::Chunked(ChunkTuningMode::Mi)),
+            ("mi+", Parallelism::Chunked(ChunkTuningMode::MiPlus)),
+            ("aimd", Parallelism::Chunked(ChunkTuningMode::Aimd)),
         ] {
             assert_eq!(
                 options(&["-p", text]).unwrap().parallelism,
@@ -357,7 +357,7 @@ mod tests {
         let options = options(&["-p", "mi", "--autopar", "eta=0.7,delta=2s,n0=4"]).unwrap();
         assert_eq!(options.autopar.eta, 0.7);
         assert_eq!(options.autopar.delta, Duration::from_secs(2));
-        assert_eq!(options.autopar.first, 4);
+        assert_eq!(options.autopar.initial_streams, 4);
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn congestion_controls_go_by_name() {
         let cc = |name: &str| options(&["--cc", name]).unwrap().transfer.congestion;
-        assert_eq!(cc("system"), Congestion::System);
-        assert_eq!(cc("bbr"), Congestion::Named("bbr".to_owned()));
+        assert_eq!(cc("system"), CongestionChoice::System);
+        assert_eq!(cc("bbr"), CongestionChoice::Named("bbr".to_owned()));
     }
 }

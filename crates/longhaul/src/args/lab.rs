@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use lab::experiment::{Mode, RunRequest};
-use lab::topology::Shorthand;
+use lab::topology::NetworkOptions;
 
 use super::values;
 
@@ -112,7 +112,7 @@ pub(crate) struct NetArgs {
 impl NetArgs {
     /// The network that was asked for.
     pub(crate) fn topology(&self) -> Result<lab::topology::Topology, lab::LabError> {
-        let shorthand = Shorthand {
+        let shorthand = NetworkOptions {
             rtt: self.rtt.clone(),
             rate: self.rate.clone(),
             loss: self.loss.clone(),
@@ -123,7 +123,7 @@ impl NetArgs {
             seed: self.seed,
             offload: self.no_offload.then_some(false),
         };
-        lab::topology::Topology::from_request(self.topology.as_deref(), &shorthand)
+        lab::topology::Topology::from_options(self.topology.as_deref(), &shorthand)
     }
 }
 

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use lab::LabError;
 use lab::simulate::SimRequest;
 
-use crate::output::{print, say};
+use crate::output::{print_line, print_to_stderr};
 
 /// Simulate parallel TCP connections over a bottleneck
 ///
@@ -104,7 +104,7 @@ impl SimArgs {
         let seeded = self.seed.is_some();
         let request = SimRequest::of_options(&self.options())?;
         if seeded && !request.is_random() {
-            say(
+            print_to_stderr(
                 "longhaul lab sim: --seed changes nothing here: without --jitter, --loss and \
                  --cross-traffic nothing that happens to a file is random",
             );
@@ -115,7 +115,7 @@ impl SimArgs {
             Format::Csv => report.to_csv(),
             Format::Json => report.to_json(),
         };
-        print(text.trim_end())
+        print_line(text.trim_end())
             .map_err(|e| LabError::system("cannot write to standard output", e))?;
         Ok(0)
     }

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use clap::Args;
 use client::RemoteOptions;
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 
 use super::values;
 
 /// What they all take.
 #[derive(Debug, Args)]
-pub(crate) struct Common {
+pub(crate) struct RemoteCommonArgs {
     /// Give up on a server that is silent for this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = values::wait)]
     timeout: Duration,
 }
 
-impl Common {
+impl RemoteCommonArgs {
     /// As the client takes it.
     pub(crate) fn options(&self) -> RemoteOptions {
         RemoteOptions {
@@ -37,7 +37,7 @@ pub(crate) struct LsArgs {
     /// Where: ftp://host/dir or gsiftp://host/dir
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: RemoteCommonArgs,
 }
 
 /// Show what a server knows of one path.
@@ -49,7 +49,7 @@ pub(crate) struct StatArgs {
     /// Which path
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: RemoteCommonArgs,
 }
 
 /// Delete remote files; there is no question asked.
@@ -62,7 +62,7 @@ pub(crate) struct RmArgs {
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: RemoteCommonArgs,
 }
 
 /// Make a remote directory.
@@ -74,7 +74,7 @@ pub(crate) struct MkdirArgs {
     /// Which directory
     pub(crate) url: String,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: RemoteCommonArgs,
 }
 
 /// Rename a file or directory on one server.
@@ -87,7 +87,7 @@ pub(crate) struct MvArgs {
     #[arg(value_name = "TO_URL")]
     pub(crate) to: String,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: RemoteCommonArgs,
 }
 
 /// Checksum of a remote or local file, as `HEX  NAME`.
@@ -95,7 +95,7 @@ pub(crate) struct MvArgs {
 pub(crate) struct CksumArgs {
     /// crc32c crc32 adler32 blake3 sha256 sha1 md5 sha512
     #[arg(short = 'a', long, value_name = "ALG", default_value = "sha256", value_parser = super::cp::algorithm)]
-    pub(crate) algorithm: Algorithm,
+    pub(crate) algorithm: ChecksumAlgorithm,
     /// First byte
     #[arg(long, value_name = "N", default_value = "0", value_parser = units::size)]
     pub(crate) offset: u64,
@@ -106,5 +106,5 @@ pub(crate) struct CksumArgs {
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub(crate) common: RemoteCommonArgs,
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use data::options::{Congestion, IoMethod};
+use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
-use proto::sizing::Sizing;
-use server::config::{Anonymous, FileConfig, ServerConfig, ThirdParty};
+use proto::sizing::BufferSizing;
+use server::config::{Anonymous, FileConfig, ServerConfig, ThirdPartyPolicy};
 
-use tune::sizing::drs::Interval;
+use tune::sizing::drs::DrsInterval;
 
 use super::values;
 
@@ -99,15 +99,15 @@ pub(crate) struct ServeArgs {
     /// (watch the kernel's autotuning, take over where it is too small) or `kernel` (leave them to
     /// it) [default: auto]
     #[arg(long, value_name = "auto|kernel", value_parser = buffer)]
-    buffer: Option<Sizing>,
+    buffer: Option<BufferSizing>,
     /// How often a transfer that this server receives with `drs` computes the bandwidth:
     /// `adaptive` (follows the round trip) or a time such as 100ms [default: adaptive]
     #[arg(long, value_name = "adaptive|TIME", value_parser = super::cp::interval)]
-    drs_interval: Option<Interval>,
+    drs_interval: Option<DrsInterval>,
     /// Congestion control of what the server sends, where a client does not ask for another one:
     /// `auto` (what the path asks for), `system`, or a name such as cubic [default: auto]
     #[arg(long, value_name = "auto|system|NAME", value_parser = super::cp::congestion)]
-    cc: Option<Congestion>,
+    cc: Option<CongestionChoice>,
     /// Account to become after the port is bound, when started as root
     #[arg(long, value_name = "USER")]
     run_as: Option<String>,
@@ -196,8 +196,8 @@ impl ServeArgs {
         set(
             &mut config.third_party,
             self.third_party.map(|choice| match choice {
-                ThirdPartyArg::Users => ThirdParty::Users,
-                ThirdPartyArg::None => ThirdParty::None,
+                ThirdPartyArg::Users => ThirdPartyPolicy::Users,
+                ThirdPartyArg::None => ThirdPartyPolicy::None,
             }),
         );
         config.foreign_data_addresses |= self.foreign_data_addresses;
@@ -216,9 +216,9 @@ impl ServeArgs {
 }
 
 /// Right-sizing by the papers is a client's to ask for.
-fn buffer(text: &str) -> Result<Sizing, String> {
-    match Sizing::parse(text) {
-        Some(sizing) if !sizing.needs_peer() => Ok(sizing),
+fn buffer(text: &str) -> Result<BufferSizing, String> {
+    match BufferSizing::parse(text) {
+        Some(sizing) if !sizing.needs_peer_support() => Ok(sizing),
         _ => Err(format!("'{text}' is neither `auto` nor `kernel`")),
     }
 }

@@ -11,15 +11,15 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use units::show;
 
-use super::{Place, Server, write_random};
+use super::{DemoFolder, DemoServer, write_random};
 use crate::args::DemoArgs;
-use crate::output::print;
+use crate::output::print_line;
 
 /// Runs the demo; prints a table and what it means.
 pub(super) fn run(args: &DemoArgs) -> Result<()> {
     let size = args.size.unwrap_or(1_000_000_000);
-    let place = Place::make(args.dir.as_deref())?;
-    print(
+    let place = DemoFolder::create(args.dir.as_deref())?;
+    print_line(
         "longhaul demo: two servers and a client on this machine, one real file, every copy verified.",
     )?;
     let from = place.root.join("a");
@@ -28,11 +28,11 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
     for dir in [&from, &to, &here] {
         std::fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    print(&format!("making a file of {} ...", show::bytes(size)))?;
+    print_line(&format!("making a file of {} ...", show::bytes(size)))?;
     write_random(&from.join("big.dat"), size)?;
-    let a = Server::start(&from, None)?;
-    let b = Server::start(&to, None)?;
-    print(&format!(
+    let a = DemoServer::start(&from, None)?;
+    let b = DemoServer::start(&to, None)?;
+    print_line(&format!(
         "server A on {}, server B on {}\n",
         a.address, b.address
     ))?;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
             &["-p", "4", &on_b, &back_on_a],
         ),
     ];
-    print(&format!(
+    print_line(&format!(
         "{:28} {:>9} {:>13}  verified by",
         "what", "seconds", "rate"
     ))?;
@@ -58,10 +58,10 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
     let mut whys = Vec::new();
     for (what, arguments) in steps {
         // What an earlier step left to be written back must not slow this one down.
-        settle(&[&from, &to, &here])?;
+        sync_files(&[&from, &to, &here])?;
         let summary = copy(arguments).with_context(|| format!("'{what}' failed"))?;
         let rate = summary["goodput_bps"].as_f64().unwrap_or(0.0);
-        print(&format!(
+        print_line(&format!(
             "{what:28} {:9.2} {:>13}  {}",
             summary["seconds"].as_f64().unwrap_or(0.0),
             show::rate(rate),
@@ -70,15 +70,15 @@ pub(super) fn run(args: &DemoArgs) -> Result<()> {
         rates.push(rate);
         whys.push((what, summary["why"].as_str().unwrap_or_default().to_owned()));
     }
-    print("\nWhy this fast:")?;
+    print_line("\nWhy this fast:")?;
     for (what, why) in whys {
-        print(&format!("  {what}: {why}"))?;
+        print_line(&format!("  {what}: {why}"))?;
     }
-    explain(rates[0], rates[1])
+    print_explanation(rates[0], rates[1])
 }
 
 /// Waits until the files in these directories are on the disk.
-fn settle(directories: &[&Path]) -> Result<()> {
+fn sync_files(directories: &[&Path]) -> Result<()> {
     for directory in directories {
         for entry in std::fs::read_dir(directory)? {
             File::open(entry?.path())?.sync_all()?;
@@ -88,9 +88,9 @@ fn settle(directories: &[&Path]) -> Result<()> {
 }
 
 /// Result of the two downloads, in plain words.
-fn explain(one: f64, four: f64) -> Result<()> {
+fn print_explanation(one: f64, four: f64) -> Result<()> {
     let ratio = if one > 0.0 { four / one } else { 0.0 };
-    print(&format!(
+    print_line(&format!(
         "\nFour streams were {ratio:.1} times as fast as one. There is no distance on this machine, so \
          nothing but\nits processors, memory and disk sets the pace. Streams pay on long paths, where one \
          connection's\nbuffers, or a lost packet now and then, hold it back."

@@ -16,7 +16,7 @@ use client::Exit;
 use units::splitmix::SplitMix64;
 
 use crate::args::DemoArgs;
-use crate::output::print;
+use crate::output::print_line;
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
@@ -29,24 +29,24 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Exit> {
     }
     match wan::run(args) {
         Ok(exit) => Ok(exit),
-        Err(wan::Failure::NoNetwork(why)) => {
-            print(&format!(
+        Err(wan::DemoError::NoNetwork(why)) => {
+            print_line(&format!(
                 "This machine cannot build an emulated network: {why}"
             ))?;
-            print("So here is the main job without distance, on loopback.\n")?;
+            print_line("So here is the main job without distance, on loopback.\n")?;
             loopback::run(args).map(|()| Exit::Done)
         }
-        Err(wan::Failure::Other(error)) => Err(error),
+        Err(wan::DemoError::Other(error)) => Err(error),
     }
 }
 
 /// The demo's directory, removed when done.
-struct Place {
+struct DemoFolder {
     root: PathBuf,
 }
 
-impl Place {
-    fn make(parent: Option<&Path>) -> Result<Self> {
+impl DemoFolder {
+    fn create(parent: Option<&Path>) -> Result<Self> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let root = parent.join(format!("longhaul-demo-{}", std::process::id()));
         std::fs::create_dir(&root)
@@ -56,19 +56,19 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.root);
     }
 }
 
 /// A host of the surrounding lab.
-struct Host {
+struct DemoHost {
     name: &'static str,
     address: String,
 }
 
-impl Host {
+impl DemoHost {
     /// By name; its address is in the environment.
     fn named(name: &'static str) -> Result<Self> {
         let variable = format!("LAB_{}", name.to_ascii_uppercase());
@@ -78,7 +78,7 @@ impl Host {
 }
 
 /// This program, on a host of the surrounding lab or here.
-fn longhaul_on(host: Option<&Host>) -> Result<Command> {
+fn longhaul_command_on(host: Option<&DemoHost>) -> Result<Command> {
     let program = std::env::current_exe()?;
     let mut command = Command::new(&program);
     if let Some(host) = host {
@@ -88,16 +88,16 @@ fn longhaul_on(host: Option<&Host>) -> Result<Command> {
 }
 
 /// A `longhaul serve` of our own, ended when dropped.
-struct Server {
+struct DemoServer {
     child: Child,
     address: String,
 }
 
-impl Server {
+impl DemoServer {
     /// On loopback, or on a host of the surrounding lab.
-    fn start(root: &Path, host: Option<&Host>) -> Result<Self> {
+    fn start(root: &Path, host: Option<&DemoHost>) -> Result<Self> {
         let address = host.map_or("127.0.0.1", |h| h.address.as_str());
-        let mut child = longhaul_on(host)?
+        let mut child = longhaul_command_on(host)?
             .args(["serve", "--listen", &format!("{address}:0")])
             .args(["--anonymous", "rw", "--root"])
             .arg(root)
@@ -126,7 +126,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for DemoServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

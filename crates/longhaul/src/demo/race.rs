@@ -12,8 +12,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
 use units::show;
 
-use super::{Host, Server, longhaul_on};
-use crate::output::print;
+use super::{DemoHost, DemoServer, longhaul_command_on};
+use crate::output::print_line;
 
 /// Window that a stock FTP client asks of its socket, and that stock systems gave for decades.
 const STOCK_WINDOW: &str = "64Ki";
@@ -25,7 +25,7 @@ const STOCK_SECONDS: f64 = 25.0;
 const LINE_EVERY: Duration = Duration::from_secs(4);
 
 /// Where the outer half finds the line that sums it up.
-pub(super) const LAST_LINE: &str = "last-line";
+pub(super) const RESULT_FILE: &str = "last-line";
 
 /// Bytes that stock FTP moves over a path of this round trip in its time, at least a megabyte.
 #[allow(
@@ -33,13 +33,13 @@ pub(super) const LAST_LINE: &str = "last-line";
     clippy::cast_sign_loss,
     reason = "positive, and the cast saturates"
 )]
-fn stock_part(rtt: Duration) -> u64 {
+fn stock_bytes(rtt: Duration) -> u64 {
     let pace = STOCK_WINDOW_BYTES / rtt.as_secs_f64().max(0.001);
     ((pace * STOCK_SECONDS) as u64).max(1_000_000)
 }
 
 /// One of the two copies.
-struct Lane {
+struct RaceCopy {
     name: &'static str,
     child: Child,
     bytes: u64,
@@ -53,9 +53,9 @@ pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
     let size = std::fs::metadata(served.join("big.dat"))
         .context("the demo's file is gone")?
         .len();
-    let stock_part = size.min(stock_part(rtt));
-    let stock_server = Server::start(&served, Some(&Host::named("b")?))?;
-    let server = Server::start(&served, Some(&Host::named("d")?))?;
+    let stock_part = size.min(stock_bytes(rtt));
+    let stock_server = DemoServer::start(&served, Some(&DemoHost::named("b")?))?;
+    let server = DemoServer::start(&served, Some(&DemoHost::named("d")?))?;
     let to = |name: &str| place.join(name).display().to_string();
     let (events, heard) = mpsc::channel();
     let part = stock_part.to_string();
@@ -66,20 +66,20 @@ pub(super) fn run(place: &Path, rtt: Duration) -> Result<Exit> {
     stock.extend([stock_url.as_str(), &stock_copy]);
     let tuned = [url.as_str(), &copy];
     let mut lanes = [
-        Lane::start(0, "stock FTP", "a", &stock, stock_part, &events)?,
-        Lane::start(1, "longhaul", "c", &tuned, size, &events)?,
+        RaceCopy::start(0, "stock FTP", "a", &stock, stock_part, &events)?,
+        RaceCopy::start(1, "longhaul", "c", &tuned, size, &events)?,
     ];
     drop(events);
-    watch(&mut lanes, &heard)?;
+    show_progress(&mut lanes, &heard)?;
     for lane in &mut lanes {
-        lane.finish()?;
+        lane.wait()?;
     }
-    let last_line = conclude(&lanes[0], &lanes[1], size)?;
-    std::fs::write(place.join(LAST_LINE), last_line).context("cannot keep the result")?;
+    let last_line = print_result(&lanes[0], &lanes[1], size)?;
+    std::fs::write(place.join(RESULT_FILE), last_line).context("cannot keep the result")?;
     Ok(Exit::Done)
 }
 
-impl Lane {
+impl RaceCopy {
     fn start(
         number: usize,
         name: &'static str,
@@ -88,7 +88,7 @@ impl Lane {
         total: u64,
         events: &Sender<(usize, Value)>,
     ) -> Result<Self> {
-        let mut child = longhaul_on(Some(&Host::named(host)?))?
+        let mut child = longhaul_command_on(Some(&DemoHost::named(host)?))?
             .args(["cp", "--json"])
             .args(arguments)
             .stdout(Stdio::piped())
@@ -113,7 +113,7 @@ impl Lane {
         })
     }
 
-    fn hear(&mut self, event: Value) {
+    fn handle_event(&mut self, event: Value) {
         match event["event"].as_str() {
             Some("progress") => self.bytes = event["bytes"].as_u64().unwrap_or(self.bytes),
             Some("summary") => {
@@ -124,7 +124,7 @@ impl Lane {
         }
     }
 
-    fn finish(&mut self) -> Result<()> {
+    fn wait(&mut self) -> Result<()> {
         let status = self.child.wait()?;
         if status.success() {
             return Ok(());
@@ -133,16 +133,16 @@ impl Lane {
         bail!("{}: {}", self.name, error.unwrap_or("longhaul cp failed"))
     }
 
-    fn said(&self, key: &str) -> &Value {
+    fn summary_field(&self, key: &str) -> &Value {
         self.summary.as_ref().map_or(&Value::Null, |s| &s[key])
     }
 
     fn rate(&self) -> f64 {
-        self.said("goodput_bps").as_f64().unwrap_or(0.0)
+        self.summary_field("goodput_bps").as_f64().unwrap_or(0.0)
     }
 }
 
-impl Drop for Lane {
+impl Drop for RaceCopy {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -150,40 +150,40 @@ impl Drop for Lane {
 }
 
 /// Shows both until both have ended.
-fn watch(lanes: &mut [Lane; 2], heard: &mpsc::Receiver<(usize, Value)>) -> Result<()> {
-    let display = Display::new(lanes);
+fn show_progress(lanes: &mut [RaceCopy; 2], heard: &mpsc::Receiver<(usize, Value)>) -> Result<()> {
+    let display = RaceDisplay::new(lanes);
     let start = Instant::now();
     let mut next_line = LINE_EVERY;
     loop {
         match heard.recv_timeout(Duration::from_millis(200)) {
-            Ok((number, event)) => lanes[number].hear(event),
+            Ok((number, event)) => lanes[number].handle_event(event),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         let seconds = start.elapsed();
         match &display {
-            Display::Bars(bars) => {
+            RaceDisplay::Bars(bars) => {
                 for (bar, lane) in bars.iter().zip(lanes.iter()) {
                     bar.set_position(lane.bytes);
-                    bar.set_message(progress(lane, seconds));
+                    bar.set_message(progress_text(lane, seconds));
                 }
             }
-            Display::Lines if seconds >= next_line => {
+            RaceDisplay::Lines if seconds >= next_line => {
                 next_line = seconds + LINE_EVERY;
                 let [stock, tuned] = lanes;
-                print(&format!(
+                print_line(&format!(
                     "{:4.0} s   {}: {}   {}: {}",
                     seconds.as_secs_f64(),
                     stock.name,
-                    progress(stock, seconds),
+                    progress_text(stock, seconds),
                     tuned.name,
-                    progress(tuned, seconds)
+                    progress_text(tuned, seconds)
                 ))?;
             }
-            Display::Lines => {}
+            RaceDisplay::Lines => {}
         }
     }
-    if let Display::Bars(bars) = display {
+    if let RaceDisplay::Bars(bars) = display {
         bars.iter().for_each(ProgressBar::finish);
     }
     Ok(())
@@ -191,7 +191,7 @@ fn watch(lanes: &mut [Lane; 2], heard: &mpsc::Receiver<(usize, Value)>) -> Resul
 
 /// Bytes so far and the mean rate, or the rate it ended with.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn progress(lane: &Lane, elapsed: Duration) -> String {
+fn progress_text(lane: &RaceCopy, elapsed: Duration) -> String {
     let rate = match &lane.summary {
         Some(_) => lane.rate(),
         None => lane.bytes as f64 * 8.0 / elapsed.as_secs_f64().max(0.001),
@@ -201,13 +201,13 @@ fn progress(lane: &Lane, elapsed: Duration) -> String {
 }
 
 /// Two bars on a terminal, lines elsewhere.
-enum Display {
+enum RaceDisplay {
     Bars([ProgressBar; 2]),
     Lines,
 }
 
-impl Display {
-    fn new(lanes: &[Lane; 2]) -> Self {
+impl RaceDisplay {
+    fn new(lanes: &[RaceCopy; 2]) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
         }
@@ -225,26 +225,26 @@ impl Display {
 }
 
 /// Says what it came to; the line that sums it up is left to who knows whether it can be believed.
-fn conclude(stock: &Lane, tuned: &Lane, size: u64) -> Result<String> {
+fn print_result(stock: &RaceCopy, tuned: &RaceCopy, size: u64) -> Result<String> {
     let (slow, fast) = (stock.rate(), tuned.rate());
     if slow <= 0.0 || fast <= 0.0 {
         bail!("a copy did not say how fast it was");
     }
     #[allow(clippy::cast_precision_loss, reason = "whole seconds are shown")]
     let whole = size as f64 * 8.0 / slow;
-    print(&format!(
+    print_line(&format!(
         "\nstock FTP moved the first {} in {:.0} s; the whole file would take it {:.0} min {:.0} s.\n\
          longhaul moved all of it in {:.0} s over {} streams, verified by {}. {}",
         show::bytes(stock.bytes),
-        stock.said("seconds").as_f64().unwrap_or(0.0),
+        stock.summary_field("seconds").as_f64().unwrap_or(0.0),
         (whole / 60.0).floor(),
         whole % 60.0,
-        tuned.said("seconds").as_f64().unwrap_or(0.0),
-        tuned.said("streams_max"),
-        tuned.said("verified").as_str().unwrap_or("?"),
-        tuned.said("why").as_str().unwrap_or_default(),
+        tuned.summary_field("seconds").as_f64().unwrap_or(0.0),
+        tuned.summary_field("streams_max"),
+        tuned.summary_field("verified").as_str().unwrap_or("?"),
+        tuned.summary_field("why").as_str().unwrap_or_default(),
     ))?;
-    let cause = match stock.said("limited_by").as_str() {
+    let cause = match stock.summary_field("limited_by").as_str() {
         Some("receive window") => "its 64 KB receive window".to_owned(),
         Some(other) => format!("the {other}"),
         None => "nothing that it could name".to_owned(),

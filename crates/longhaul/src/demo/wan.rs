@@ -10,41 +10,41 @@ use lab::net::NetRequest;
 use lab::topology::Topology;
 use units::show;
 
-use super::{Place, race, write_random};
+use super::{DemoFolder, race, write_random};
 use crate::args::DemoArgs;
-use crate::output::{print, say};
+use crate::output::{print_line, print_to_stderr};
 
 /// The file is moved in about 20 s at 100 Mbit/s.
 const SIZE: u64 = 240_000_000;
 
 /// Why there is no result.
-pub(super) enum Failure {
+pub(super) enum DemoError {
     /// The system does not let this user build a network.
     NoNetwork(LabError),
     /// Anything else.
     Other(anyhow::Error),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Failure {
+impl<E: Into<anyhow::Error>> From<E> for DemoError {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
 }
 
 /// Builds the network and runs the race in it.
-pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
+pub(super) fn run(args: &DemoArgs) -> Result<Exit, DemoError> {
     let size = args.size.unwrap_or(SIZE);
     let topology = match topology(args) {
         Ok(topology) => topology,
         Err(error) => {
-            say(&format!("longhaul demo: {error}"));
+            print_to_stderr(&format!("longhaul demo: {error}"));
             return Ok(Exit::Usage);
         }
     };
-    let place = Place::make(args.dir.as_deref())?;
+    let place = DemoFolder::create(args.dir.as_deref())?;
     let served = place.root.join("served");
     std::fs::create_dir(&served).with_context(|| format!("cannot make {}", served.display()))?;
-    print(&format!(
+    print_line(&format!(
         "longhaul demo: a file of {} over an emulated path of {} round trip and {}, as stock FTP moves it \
          and\nself-tuned, at the same time on two such paths.",
         show::bytes(size),
@@ -54,18 +54,18 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     write_random(&served.join("big.dat"), size)?;
     let outcome = lab::net::run(NetRequest {
         topology,
-        command: inner(&place.root, &args.rtt)?,
-        wait: Some(crate::lab::tell_wait),
+        command: race_command(&place.root, &args.rtt)?,
+        wait: Some(crate::lab::report_lab_wait),
     })
     .map_err(|error| match error {
-        LabError::Refused(_) => Failure::NoNetwork(error),
-        other => Failure::Other(anyhow!("{other}")),
+        LabError::Refused(_) => DemoError::NoNetwork(error),
+        other => DemoError::Other(anyhow!("{other}")),
     })?;
     match outcome.code {
         0 => {
-            let line = std::fs::read_to_string(place.root.join(race::LAST_LINE))
+            let line = std::fs::read_to_string(place.root.join(race::RESULT_FILE))
                 .context("the race left no result")?;
-            sum_up(&line, outcome.report.invalid.last())?;
+            print_result_line(&line, outcome.report.invalid.last())?;
             Ok(Exit::Done)
         }
         130 | 143 => Ok(Exit::Interrupted),
@@ -74,10 +74,10 @@ pub(super) fn run(args: &DemoArgs) -> Result<Exit, Failure> {
 }
 
 /// The last line, unless the emulator could not keep up: then the figures are no result.
-fn sum_up(line: &str, invalid: Option<&String>) -> std::io::Result<()> {
+fn print_result_line(line: &str, invalid: Option<&String>) -> std::io::Result<()> {
     match invalid {
-        None => print(line),
-        Some(reason) => print(&format!(
+        None => print_line(line),
+        Some(reason) => print_line(&format!(
             "No result, since this machine was too busy; run it again on a quiet one. {reason}"
         )),
     }
@@ -105,7 +105,7 @@ fn may_set_cubic() -> bool {
             .is_ok_and(|allowed| allowed.split_whitespace().any(|name| name == "cubic"))
 }
 
-fn inner(place: &Path, rtt: &str) -> std::io::Result<Vec<OsString>> {
+fn race_command(place: &Path, rtt: &str) -> std::io::Result<Vec<OsString>> {
     Ok(vec![
         std::env::current_exe()?.into_os_string(),
         "demo".into(),

@@ -3,29 +3,29 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use client::{Event, Observer};
+use client::{CopyEvent, CopyObserver};
 use indicatif::{ProgressBar, ProgressStyle};
 use units::show;
 
-use super::{notice, on_the_wire};
+use super::{event_message, streams_text};
 
 /// Rates shown are averages over about this many progress events.
 const SMOOTHING: f64 = 0.3;
 
 /// One bar for the whole batch.
-pub(super) struct Bar {
+pub(super) struct BarObserver {
     bar: ProgressBar,
-    rate: Mutex<Rate>,
+    rate: Mutex<SmoothedRate>,
 }
 
 /// A smoothed rate from totals.
 #[derive(Default)]
-struct Rate {
+struct SmoothedRate {
     last: Option<(std::time::Instant, u64)>,
     bytes_per_second: f64,
 }
 
-impl Rate {
+impl SmoothedRate {
     fn update(&mut self, total: u64) -> f64 {
         let now = std::time::Instant::now();
         if let Some((then, before)) = self.last {
@@ -46,15 +46,15 @@ impl Rate {
     }
 }
 
-impl Bar {
+impl BarObserver {
     pub(super) fn new() -> Self {
-        let bar = Self::over(ProgressBar::new(0));
+        let bar = Self::with_bar(ProgressBar::new(0));
         bar.bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
 
-    fn over(bar: ProgressBar) -> Self {
-        show_share(&bar, false);
+    fn with_bar(bar: ProgressBar) -> Self {
+        set_bar_style(&bar, false);
         Self {
             bar,
             rate: Mutex::default(),
@@ -70,7 +70,7 @@ impl Bar {
         let total = self.bar.length().unwrap_or(0);
         if total < safe {
             // The sizes of some files are not known.
-            show_share(&self.bar, false);
+            set_bar_style(&self.bar, false);
         }
         self.bar.set_position(safe);
         let mut message = format!("{} {}", show::bytes(safe), show::rate(rate * 8.0));
@@ -90,7 +90,7 @@ impl Bar {
 }
 
 /// The bar and its percentage, which are of nothing where the total is not known.
-fn show_share(bar: &ProgressBar, known: bool) {
+fn set_bar_style(bar: &ProgressBar, known: bool) {
     let template = match known {
         true => "{bar:30} {percent:>3}% {wide_msg}",
         false => "{wide_msg}",
@@ -112,17 +112,17 @@ fn time_left(seconds: u64) -> String {
     }
 }
 
-impl Observer for Bar {
-    fn event(&self, event: Event) {
-        if let Some(line) = notice(&event) {
-            self.bar.suspend(|| super::say(&line));
+impl CopyObserver for BarObserver {
+    fn on_event(&self, event: CopyEvent) {
+        if let Some(line) = event_message(&event) {
+            self.bar.suspend(|| super::print_to_stderr(&line));
         }
         match event {
-            Event::Planned { bytes, .. } => {
-                show_share(&self.bar, bytes > 0);
+            CopyEvent::Planned { bytes, .. } => {
+                set_bar_style(&self.bar, bytes > 0);
                 self.bar.set_length(bytes);
             }
-            Event::Progress {
+            CopyEvent::Progress {
                 bytes,
                 safe,
                 streams,
@@ -131,7 +131,7 @@ impl Observer for Bar {
             } => {
                 let wire = match streams {
                     0 => String::new(),
-                    _ => on_the_wire(streams, Some(buffer_bytes), limiter),
+                    _ => streams_text(streams, Some(buffer_bytes), limiter),
                 };
                 self.progress(bytes, safe, &wire);
             }
@@ -140,7 +140,7 @@ impl Observer for Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for BarObserver {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -157,9 +157,9 @@ mod tests {
 
     /// A terminal that keeps what was written.
     #[derive(Debug, Clone, Default)]
-    struct Screen(Arc<Mutex<String>>);
+    struct CapturedTerminal(Arc<Mutex<String>>);
 
-    impl TermLike for Screen {
+    impl TermLike for CapturedTerminal {
         fn width(&self) -> u16 {
             80
         }
@@ -200,17 +200,17 @@ mod tests {
 
     #[test]
     fn where_the_size_is_unknown_no_percentage_is_shown() {
-        let screen = Screen::default();
+        let screen = CapturedTerminal::default();
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
-        let bar = Bar::over(ProgressBar::with_draw_target(Some(0), target));
-        let shown = |event: Event| {
-            bar.event(event);
+        let bar = BarObserver::with_bar(ProgressBar::with_draw_target(Some(0), target));
+        let shown = |event: CopyEvent| {
+            bar.on_event(event);
             screen.0.lock().unwrap().clear();
             bar.bar.force_draw();
             screen.0.lock().unwrap().clone()
         };
-        let planned = |bytes| Event::Planned { files: 1, bytes };
-        let safe = |safe| Event::Progress {
+        let planned = |bytes| CopyEvent::Planned { files: 1, bytes };
+        let safe = |safe| CopyEvent::Progress {
             bytes: safe,
             safe,
             streams: 1,

@@ -1,20 +1,20 @@
 //! `--json`: one object a line on standard output, each with `"event"`.
 
-use client::{Event, Observer, Summary};
+use client::{CopyEvent, CopyObserver, CopySummary};
 use serde_json::{Value, json};
 
 /// Writes every event as it comes.
-pub(super) struct JsonLines;
+pub(super) struct JsonObserver;
 
-impl Observer for JsonLines {
-    fn event(&self, event: Event) {
+impl CopyObserver for JsonObserver {
+    fn on_event(&self, event: CopyEvent) {
         // A reader that went away must not stop the copy.
-        let _ = super::print_json(&object(&event));
+        let _ = super::print_json(&event_to_json(&event));
     }
 }
 
 /// The last line.
-pub(super) fn summary(s: &Summary) {
+pub(super) fn print_summary(s: &CopySummary) {
     let line = json!({
         "event": "summary",
         "bytes": s.bytes,
@@ -38,12 +38,12 @@ pub(super) fn summary(s: &Summary) {
     let _ = super::print_json(&line);
 }
 
-fn object(event: &Event) -> Value {
+fn event_to_json(event: &CopyEvent) -> Value {
     match event {
-        Event::Planned { files, bytes } => {
+        CopyEvent::Planned { files, bytes } => {
             json!({"event": "planned", "files": files, "bytes": bytes})
         }
-        Event::Started {
+        CopyEvent::Started {
             source,
             destination,
             bytes,
@@ -52,7 +52,7 @@ fn object(event: &Event) -> Value {
             "event": "started", "source": source, "destination": destination,
             "bytes": bytes, "resumed": resumed,
         }),
-        Event::Progress {
+        CopyEvent::Progress {
             bytes,
             safe,
             streams,
@@ -62,7 +62,7 @@ fn object(event: &Event) -> Value {
             "event": "progress", "bytes": bytes, "safe": safe,
             "streams": streams, "buffer_bytes": buffer_bytes, "limiter": limiter,
         }),
-        Event::Finished {
+        CopyEvent::Finished {
             source,
             destination,
             bytes,
@@ -71,18 +71,18 @@ fn object(event: &Event) -> Value {
             "event": "finished", "source": source, "destination": destination,
             "bytes": bytes, "verified": verified,
         }),
-        Event::Skipped { source, reason } => {
+        CopyEvent::Skipped { source, reason } => {
             json!({"event": "skipped", "source": source, "reason": reason})
         }
-        Event::Kept {
+        CopyEvent::Kept {
             source,
             destination,
         } => json!({"event": "kept", "source": source, "destination": destination}),
-        Event::Failed { source, failure } => json!({
+        CopyEvent::Failed { source, failure } => json!({
             "event": "failed", "source": source,
             "exit": failure.exit as u8, "error": failure.message,
         }),
-        Event::Retrying {
+        CopyEvent::Retrying {
             source,
             reason,
             attempt,
@@ -91,7 +91,7 @@ fn object(event: &Event) -> Value {
             "event": "retrying", "source": source, "reason": reason,
             "attempt": attempt, "after_seconds": after.as_secs_f64(),
         }),
-        Event::Warning(text) => json!({"event": "warning", "text": text}),
+        CopyEvent::Warning(text) => json!({"event": "warning", "text": text}),
     }
 }
 
@@ -101,17 +101,20 @@ mod tests {
 
     #[test]
     fn every_object_names_its_event() {
-        let failure = client::Failure {
+        let failure = client::CopyFailure {
             exit: client::Exit::NotFound,
             message: "no such file".into(),
             transient: false,
         };
-        let line = object(&Event::Failed {
+        let line = event_to_json(&CopyEvent::Failed {
             source: "ftp://h/a".into(),
             failure,
         });
         assert_eq!(line["event"], "failed");
         assert_eq!(line["exit"], 4);
-        assert_eq!(object(&Event::Warning("w".into()))["event"], "warning");
+        assert_eq!(
+            event_to_json(&CopyEvent::Warning("w".into()))["event"],
+            "warning"
+        );
     }
 }

@@ -3,27 +3,27 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use client::{Event, Observer};
+use client::{CopyEvent, CopyObserver};
 use units::show;
 
-use super::{notice, on_the_wire, say};
+use super::{event_message, print_to_stderr, streams_text};
 
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// A line now and then.
-pub(super) struct Lines {
-    state: Mutex<State>,
+pub(super) struct LineObserver {
+    state: Mutex<LineProgress>,
 }
 
-struct State {
+struct LineProgress {
     since: Instant,
     bytes_then: u64,
     planned: u64,
 }
 
-impl Lines {
+impl LineObserver {
     pub(super) fn new() -> Self {
-        let state = State {
+        let state = LineProgress {
             since: Instant::now(),
             bytes_then: 0,
             planned: 0,
@@ -48,7 +48,7 @@ impl Lines {
             0 => String::new(),
             planned => format!(" of {}", show::bytes(planned)),
         };
-        say(&format!(
+        print_to_stderr(&format!(
             "{}{of}, {}{wire}",
             show::bytes(safe),
             show::rate(rate)
@@ -58,24 +58,24 @@ impl Lines {
     }
 }
 
-impl Observer for Lines {
-    fn event(&self, event: Event) {
-        if let Some(line) = notice(&event) {
-            say(&line);
+impl CopyObserver for LineObserver {
+    fn on_event(&self, event: CopyEvent) {
+        if let Some(line) = event_message(&event) {
+            print_to_stderr(&line);
         }
         match event {
-            Event::Planned { bytes, .. } => {
+            CopyEvent::Planned { bytes, .. } => {
                 if let Ok(mut state) = self.state.lock() {
                     state.planned = bytes;
                 }
             }
-            Event::Progress {
+            CopyEvent::Progress {
                 bytes,
                 safe,
                 streams,
                 limiter,
                 ..
-            } => self.progress(bytes, safe, &on_the_wire(streams, None, limiter)),
+            } => self.progress(bytes, safe, &streams_text(streams, None, limiter)),
             _ => {}
         }
     }

@@ -8,46 +8,46 @@ pub(crate) mod log;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use client::{Event, Observer, Summary};
+use client::{CopyEvent, CopyObserver, CopySummary};
 use proto::printable::{printable, printable_json};
 use units::show;
 
 /// How a copy reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
+pub(crate) enum OutputStyle {
     /// `--json`
     Json,
     /// `-q`
     Quiet,
     /// Standard error is a terminal, or not.
-    People,
+    Human,
 }
 
 /// The observer for a style.
-pub(crate) fn observer(style: Style) -> Arc<dyn Observer> {
+pub(crate) fn observer_for(style: OutputStyle) -> Arc<dyn CopyObserver> {
     match style {
-        Style::Json => Arc::new(json::JsonLines),
-        Style::Quiet => Arc::new(Quiet),
-        Style::People if std::io::stderr().is_terminal() => Arc::new(bar::Bar::new()),
-        Style::People => Arc::new(lines::Lines::new()),
+        OutputStyle::Json => Arc::new(json::JsonObserver),
+        OutputStyle::Quiet => Arc::new(QuietObserver),
+        OutputStyle::Human if std::io::stderr().is_terminal() => Arc::new(bar::BarObserver::new()),
+        OutputStyle::Human => Arc::new(lines::LineObserver::new()),
     }
 }
 
 /// The end of a copy.
-pub(crate) fn finish(style: Style, summary: &Summary, why: bool) {
+pub(crate) fn print_summary(style: OutputStyle, summary: &CopySummary, why: bool) {
     match style {
-        Style::Json => json::summary(summary),
-        Style::Quiet => {}
+        OutputStyle::Json => json::print_summary(summary),
+        OutputStyle::Quiet => {}
         // The failures have been said, and there is nothing else to tell.
-        Style::People if summary.files == 0 && summary.failed > 0 => {}
-        Style::People => say(&people_summary(summary)),
+        OutputStyle::Human if summary.files == 0 && summary.failed > 0 => {}
+        OutputStyle::Human => print_to_stderr(&summary_line(summary)),
     }
-    if why && style != Style::Json {
-        say(&summary.why);
+    if why && style != OutputStyle::Json {
+        print_to_stderr(&summary.why);
     }
 }
 
-fn people_summary(s: &Summary) -> String {
+fn summary_line(s: &CopySummary) -> String {
     let count = |n: u64, what: &str| {
         let plural = if n == 1 { "" } else { "s" };
         format!("{n} {what}{plural}")
@@ -60,7 +60,7 @@ fn people_summary(s: &Summary) -> String {
         show::rate(s.goodput_bps),
     );
     if s.files > 0 {
-        text.push_str(&verified(&s.verified));
+        text.push_str(&verification_text(&s.verified));
     }
     if s.kept > 0 {
         text.push_str(&format!("; kept {}", count(s.kept, "existing file")));
@@ -75,7 +75,7 @@ fn people_summary(s: &Summary) -> String {
 }
 
 /// The end of a summary that says what was compared.
-fn verified(how: &str) -> String {
+fn verification_text(how: &str) -> String {
     match how {
         "none" => ", not verified".to_owned(),
         "size" => ", verified by size only, without a checksum".to_owned(),
@@ -86,7 +86,7 @@ fn verified(how: &str) -> String {
 
 /// Words of a progress line on the streams, to follow the rate: their number, their largest buffer,
 /// and what limits them as far as this end sees.
-fn on_the_wire(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> String {
+fn streams_text(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> String {
     let plural = if streams == 1 { "" } else { "s" };
     let mut text = format!(", {streams} stream{plural}");
     if let Some(bytes) = buffer {
@@ -100,12 +100,12 @@ fn on_the_wire(streams: u64, buffer: Option<u64>, limiter: Option<&str>) -> Stri
 
 /// A message on standard error: the one way there. Whatever a stranger got into the text, a terminal
 /// obeys nothing of it. A closed standard error loses the message and nothing else.
-pub(crate) fn say(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{}", fit(message));
+pub(crate) fn print_to_stderr(message: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", escape_lines(message));
 }
 
 /// The lines of a message, each fit for a terminal.
-fn fit(message: &str) -> String {
+fn escape_lines(message: &str) -> String {
     let lines: Vec<String> = message
         .split('\n')
         .map(|line| printable(line).to_string())
@@ -115,14 +115,14 @@ fn fit(message: &str) -> String {
 
 /// A line of a listing on standard output. On a terminal it is made fit for it; a program gets the
 /// names byte for byte, as from ls(1). `Err` when nobody reads it any more.
-pub(crate) fn print_listed(line: &[u8]) -> std::io::Result<()> {
+pub(crate) fn print_listing_line(line: &[u8]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let line = listed(line, out.is_terminal());
+    let line = escape_if_terminal(line, out.is_terminal());
     out.write_all(&[line.as_slice(), b"\n"].concat())?;
     out.flush()
 }
 
-fn listed(line: &[u8], terminal: bool) -> Vec<u8> {
+fn escape_if_terminal(line: &[u8], terminal: bool) -> Vec<u8> {
     match terminal {
         true => printable(line).to_string().into_bytes(),
         false => line.to_vec(),
@@ -131,34 +131,36 @@ fn listed(line: &[u8], terminal: bool) -> Vec<u8> {
 
 /// A line of JSON on standard output; `Err` when nobody reads it any more.
 pub(crate) fn print_json(value: &serde_json::Value) -> std::io::Result<()> {
-    print(&printable_json(&value.to_string()))
+    print_line(&printable_json(&value.to_string()))
 }
 
 /// One line on standard output; `Err` when nobody reads it any more.
-pub(crate) fn print(line: &str) -> std::io::Result<()> {
+pub(crate) fn print_line(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
 /// Errors only.
-struct Quiet;
+struct QuietObserver;
 
-impl Observer for Quiet {
-    fn event(&self, event: Event) {
-        if let Event::Failed { failure, .. } = event {
-            say(&format!("longhaul: {}", failure.message));
+impl CopyObserver for QuietObserver {
+    fn on_event(&self, event: CopyEvent) {
+        if let CopyEvent::Failed { failure, .. } = event {
+            print_to_stderr(&format!("longhaul: {}", failure.message));
         }
     }
 }
 
 /// The events that people see whatever the display.
-fn notice(event: &Event) -> Option<String> {
+fn event_message(event: &CopyEvent) -> Option<String> {
     match event {
-        Event::Failed { failure, .. } => Some(format!("longhaul: {}", failure.message)),
-        Event::Warning(text) => Some(format!("longhaul: warning: {text}")),
-        Event::Skipped { source, reason } => Some(format!("longhaul: {source} skipped: {reason}")),
-        Event::Retrying {
+        CopyEvent::Failed { failure, .. } => Some(format!("longhaul: {}", failure.message)),
+        CopyEvent::Warning(text) => Some(format!("longhaul: warning: {text}")),
+        CopyEvent::Skipped { source, reason } => {
+            Some(format!("longhaul: {source} skipped: {reason}"))
+        }
+        CopyEvent::Retrying {
             source,
             reason,
             attempt,
@@ -182,23 +184,23 @@ mod tests {
 
     #[test]
     fn no_message_of_any_event_acts_on_a_terminal() {
-        let failure = client::Failure {
+        let failure = client::CopyFailure {
             exit: client::Exit::Protocol,
             message: format!("h:21 refused to read {HOSTILE}: 550 {HOSTILE}"),
             transient: false,
         };
         let source = format!("ftp://h/{HOSTILE}");
         let events = [
-            Event::Failed {
+            CopyEvent::Failed {
                 source: source.clone(),
                 failure,
             },
-            Event::Warning(HOSTILE.to_owned()),
-            Event::Skipped {
+            CopyEvent::Warning(HOSTILE.to_owned()),
+            CopyEvent::Skipped {
                 source: source.clone(),
                 reason: HOSTILE.to_owned(),
             },
-            Event::Retrying {
+            CopyEvent::Retrying {
                 source,
                 reason: HOSTILE.to_owned(),
                 attempt: 2,
@@ -206,18 +208,18 @@ mod tests {
             },
         ];
         for event in events {
-            let line = fit(&notice(&event).unwrap());
-            assert!(!line.contains(proto::printable::is_unfit), "{line:?}");
+            let line = escape_lines(&event_message(&event).unwrap());
+            assert!(!line.contains(proto::printable::needs_escape), "{line:?}");
             assert!(line.contains("x\\x1b[2J\\u{9b}31m\\u{202e}gpj"), "{line}");
         }
-        assert_eq!(fit("a\nb"), "a\nb", "own lines stay lines");
+        assert_eq!(escape_lines("a\nb"), "a\nb", "own lines stay lines");
     }
 
     #[test]
     fn listings_are_fit_for_a_terminal_and_exact_for_a_program() {
         let name = b"a\x1b[2J\xff";
-        assert_eq!(listed(name, false), name);
-        assert_eq!(listed(name, true), b"a\\x1b[2J\\xff");
+        assert_eq!(escape_if_terminal(name, false), name);
+        assert_eq!(escape_if_terminal(name, true), b"a\\x1b[2J\\xff");
     }
 
     #[test]
@@ -230,14 +232,14 @@ mod tests {
             .map(str::to_owned)
             .collect();
         assert!(words.join(" ").contains("`none` (not verified:"), "{help}");
-        assert_eq!(verified("none"), ", not verified");
+        assert_eq!(verification_text("none"), ", not verified");
     }
 
     #[test]
     fn a_progress_line_tells_streams_and_limiter() {
-        assert_eq!(on_the_wire(1, None, None), ", 1 stream");
+        assert_eq!(streams_text(1, None, None), ", 1 stream");
         assert_eq!(
-            on_the_wire(4, Some(8 << 20), Some("receive window")),
+            streams_text(4, Some(8 << 20), Some("receive window")),
             format!(
                 ", 4 streams, {} buffer, limited by receive window",
                 show::bytes(8 << 20)

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::harness::Run;
+use crate::harness::LabScriptRun;
 
 /// One datagram; times in nanoseconds of the machine's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Arrival {
+pub(crate) struct DatagramArrival {
     /// Counted from 0 by the sender.
     pub(crate) sequence: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
 
-impl Arrival {
+impl DatagramArrival {
     /// A line each.
     pub(crate) fn write(arrivals: &[Self]) -> String {
         let mut text = String::new();
@@ -47,15 +47,18 @@ impl Arrival {
     }
 }
 
-impl Run {
+impl LabScriptRun {
     /// Arrivals that `udp-receive` noted, in order.
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
-        self.text("arrivals").lines().map(Arrival::read).collect()
+    pub(crate) fn arrivals(&self) -> Vec<DatagramArrival> {
+        self.text("arrivals")
+            .lines()
+            .map(DatagramArrival::read)
+            .collect()
     }
 }
 
 /// How many datagrams came after one that was sent later.
-pub(crate) fn overtaken(arrivals: &[Arrival]) -> usize {
+pub(crate) fn count_overtaken(arrivals: &[DatagramArrival]) -> usize {
     let mut latest = 0;
     arrivals
         .iter()
@@ -68,13 +71,13 @@ pub(crate) fn overtaken(arrivals: &[Arrival]) -> usize {
 }
 
 /// The sequence numbers below `count` that did not come.
-pub(crate) fn missing(arrivals: &[Arrival], count: u64) -> Vec<u64> {
+pub(crate) fn missing_numbers(arrivals: &[DatagramArrival], count: u64) -> Vec<u64> {
     let come: BTreeSet<u64> = arrivals.iter().map(|a| a.sequence).collect();
     (0..count).filter(|n| !come.contains(n)).collect()
 }
 
 /// Lengths of runs of consecutive numbers.
-pub(crate) fn runs(numbers: &[u64]) -> Vec<usize> {
+pub(crate) fn run_lengths(numbers: &[u64]) -> Vec<usize> {
     let mut runs: Vec<usize> = Vec::new();
     for (index, number) in numbers.iter().enumerate() {
         match runs.last_mut() {

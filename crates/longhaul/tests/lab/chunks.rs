@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Lab, Run, Turn, installed};
+use crate::harness::{LabScriptRun, LabTestGuard, TestLab, is_installed};
 
 const GLOBUS: &str = "globus-gridftp-server";
 
@@ -37,17 +37,19 @@ const NARROW: [&str; 8] = [
     "net.ipv4.tcp_wmem=4096 65536 65536",
 ];
 
-fn fetch(options: &[&str], look: impl Fn(&Run)) {
-    let Some(turn) = Turn::take() else { return };
-    if !installed(GLOBUS) {
+fn fetch(options: &[&str], look: impl Fn(&LabScriptRun)) {
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    if !is_installed(GLOBUS) {
         return;
     }
     let script = format!("set -- {}\n{SCRIPT}", options.join(" "));
-    Lab::new(&turn, &NARROW).check(&script, look);
+    TestLab::new(&turn, &NARROW).check(&script, look);
 }
 
 /// Streams of each chunk.
-fn chunks(run: &Run) -> Vec<u64> {
+fn chunks(run: &LabScriptRun) -> Vec<u64> {
     let trace = run.text("trace");
     let lines = trace
         .lines()
@@ -63,7 +65,7 @@ fn chunks(run: &Run) -> Vec<u64> {
         .collect()
 }
 
-fn summary(run: &Run) -> Value {
+fn summary(run: &LabScriptRun) -> Value {
     let events = run.text("events");
     serde_json::from_str(events.lines().last().unwrap()).unwrap()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::harness::{LONGHAUL, Turn, directory, longhaul, read, stderr};
+use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, read, stderr};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A setting that there is once for the machine.
@@ -17,11 +17,11 @@ const MACHINE: &str = "/proc/sys/net/core/rmem_max";
 const LOCK: &str = "/tmp/longhaul-lab.lock";
 
 /// No lab runs while it lives, neither of these tests nor of anybody.
-struct NoLab {
+struct HeldLabLock {
     _lock: File,
 }
 
-impl NoLab {
+impl HeldLabLock {
     fn wait() -> Self {
         // The kernel may refuse to open another user's file there with a flag to create it.
         let lock = File::open(LOCK)
@@ -45,7 +45,7 @@ fn machine_setting() -> u64 {
 
 /// A lab that was killed, with all that could have put the machine's settings back, left that to the
 /// next one.
-fn mend() {
+fn recover_machine_setting() {
     let status = Command::new(LONGHAUL)
         .args(["lab", "net", "--wait", "--quiet", "--", "true"])
         .status()
@@ -60,7 +60,7 @@ fn namespace_mounts() -> usize {
 }
 
 /// A lab that changes the machine's setting and has processes everywhere.
-struct Lasting {
+struct RunningLab {
     lab: Child,
     /// Stands in the command line of each of its processes, and of no other.
     mark: String,
@@ -71,7 +71,7 @@ struct Lasting {
     directory: TempDir,
 }
 
-impl Drop for Lasting {
+impl Drop for RunningLab {
     fn drop(&mut self) {
         // A test that failed early.
         let _ = self.lab.kill();
@@ -79,16 +79,16 @@ impl Drop for Lasting {
     }
 }
 
-impl Lasting {
+impl RunningLab {
     /// `last`: what the command does after it has started all that.
     fn start(last: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("86400.{}{count:03}", std::process::id());
         let directory = directory();
-        mend();
+        recover_machine_setting();
         let (setting_before, mounts_before) = {
-            let _no_lab = NoLab::wait();
+            let _no_lab = HeldLabLock::wait();
             (machine_setting(), namespace_mounts())
         };
         let script = format!(
@@ -111,7 +111,7 @@ impl Lasting {
             mounts_before,
             directory,
         };
-        lasting.look(changed);
+        lasting.wait_until_started(changed);
         lasting
     }
 
@@ -132,11 +132,13 @@ impl Lasting {
     }
 
     /// Waits until all of it is there, and lets the command go on.
-    fn look(&mut self, changed: u64) {
+    fn wait_until_started(&mut self, changed: u64) {
         let place = self.directory.path();
         let ready = place.join("ready");
         wait_until("the lab is ready", || ready.exists());
-        wait_until("its processes run", || with_mark(&self.mark).len() >= 5);
+        wait_until("its processes run", || {
+            processes_with_mark(&self.mark).len() >= 5
+        });
         let text = read(&ready);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2].parse(), Ok(changed), "{MACHINE} in the lab");
@@ -159,15 +161,19 @@ impl Lasting {
     }
 
     /// Waits for its end and looks for what is left; its exit code, `None` if a signal ended it.
-    fn end(mut self) -> Option<i32> {
+    fn wait_and_check_cleanup(mut self) -> Option<i32> {
         let mut status = None;
         wait_until("the lab ends", || {
             status = self.lab.try_wait().unwrap();
             status.is_some()
         });
         // Every process of a lab holds the lock.
-        let _no_lab = NoLab::wait();
-        assert_eq!(with_mark(&self.mark), Vec::<PathBuf>::new(), "are left");
+        let _no_lab = HeldLabLock::wait();
+        assert_eq!(
+            processes_with_mark(&self.mark),
+            Vec::<PathBuf>::new(),
+            "are left"
+        );
         let inside = |process: &PathBuf| {
             std::fs::read_link(process.join("ns/net"))
                 .is_ok_and(|namespace| self.namespaces.contains(&namespace))
@@ -197,7 +203,7 @@ fn processes() -> impl Iterator<Item = PathBuf> {
 }
 
 /// Processes with the mark in their command line.
-fn with_mark(mark: &str) -> Vec<PathBuf> {
+fn processes_with_mark(mark: &str) -> Vec<PathBuf> {
     let has = |process: &PathBuf| {
         std::fs::read(process.join("cmdline"))
             .is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))
@@ -215,52 +221,75 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn after_a_command_that_ends() {
-    let Some(_turn) = Turn::take() else { return };
-    assert_eq!(Lasting::start("exit 0").end(), Some(0));
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    assert_eq!(
+        RunningLab::start("exit 0").wait_and_check_cleanup(),
+        Some(0)
+    );
 }
 
 #[test]
 fn after_a_command_that_fails() {
-    let Some(_turn) = Turn::take() else { return };
-    assert_eq!(Lasting::start("exit 3").end(), Some(3));
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    assert_eq!(
+        RunningLab::start("exit 3").wait_and_check_cleanup(),
+        Some(3)
+    );
 }
 
 #[test]
 fn after_a_command_that_is_killed() {
-    let Some(_turn) = Turn::take() else { return };
-    assert_eq!(Lasting::start("kill -9 $$").end(), Some(128 + 9));
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    assert_eq!(
+        RunningLab::start("kill -9 $$").wait_and_check_cleanup(),
+        Some(128 + 9)
+    );
 }
 
 #[test]
 fn after_the_lab_is_interrupted() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
-        let lab = Lasting::start("sleep 86400");
+        let lab = RunningLab::start("sleep 86400");
         lab.signal(signal);
-        assert_eq!(lab.end(), Some(128 + number));
+        assert_eq!(lab.wait_and_check_cleanup(), Some(128 + number));
     }
 }
 
 #[test]
 fn after_the_lab_is_killed() {
-    let Some(_turn) = Turn::take() else { return };
-    let lab = Lasting::start("sleep 86400");
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let lab = RunningLab::start("sleep 86400");
     lab.signal(Signal::KILL);
-    assert_eq!(lab.end(), None);
+    assert_eq!(lab.wait_and_check_cleanup(), None);
 }
 
 #[test]
 fn after_its_first_process_is_killed() {
-    let Some(_turn) = Turn::take() else { return };
-    let lab = Lasting::start("sleep 86400");
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let lab = RunningLab::start("sleep 86400");
     kill_process(lab.first_process(), Signal::KILL).unwrap();
-    assert_eq!(lab.end(), Some(128 + 9));
+    assert_eq!(lab.wait_and_check_cleanup(), Some(128 + 9));
 }
 
 #[test]
 fn after_both_are_killed_and_the_next_lab_has_put_back_the_setting() {
-    let Some(_turn) = Turn::take() else { return };
-    let lab = Lasting::start("sleep 86400");
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let lab = RunningLab::start("sleep 86400");
     let first_process = lab.first_process();
     // Or the lab would put it back itself.
     lab.signal(Signal::STOP);
@@ -268,5 +297,5 @@ fn after_both_are_killed_and_the_next_lab_has_put_back_the_setting() {
     lab.signal(Signal::KILL);
     let next = longhaul(&["lab", "net", "--wait", "--quiet", "--", "true"]);
     assert!(next.status.success(), "{}", stderr(&next));
-    assert_eq!(lab.end(), None);
+    assert_eq!(lab.wait_and_check_cleanup(), None);
 }

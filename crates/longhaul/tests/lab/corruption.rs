@@ -1,13 +1,15 @@
 //! Changed bytes that TCP does not notice, and `longhaul cp`, which does.
 
-use crate::harness::{Lab, Turn};
+use crate::harness::{LabTestGuard, TestLab};
 use crate::server;
 
 #[test]
 fn tcp_delivers_wrong_bytes_and_does_not_know() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let bytes = 4_000_000;
-    let run = Lab::topology(
+    let run = TestLab::topology(
         &turn,
         "[default]\nrate = \"100mbit\"\n[default.forward]\ncorrupt = \"2%\"\n",
     )
@@ -54,8 +56,10 @@ forward.corrupt = \"20%\"
 
 #[test]
 fn a_damaged_copy_is_never_taken_for_whole() {
-    let Some(turn) = Turn::take() else { return };
-    let run = Lab::topology(&turn, DAMAGED)
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let run = TestLab::topology(&turn, DAMAGED)
         .file("longhaul.sh", server::SCRIPT)
         .run(
             r#". ./longhaul.sh
@@ -89,8 +93,10 @@ fn a_damaged_copy_is_never_taken_for_whole() {
 /// named, since a damaged list of features may lack it, which is a reason to go without otherwise.)
 #[test]
 fn whatever_is_damaged_success_means_the_right_bytes() {
-    let Some(turn) = Turn::take() else { return };
-    let run = Lab::topology(
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let run = TestLab::topology(
         &turn,
         "[default]\nrate = \"100mbit\"\n[default.back]\ncorrupt = \"1%\"\n",
     )

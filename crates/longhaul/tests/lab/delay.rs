@@ -1,15 +1,17 @@
 //! The propagation delay.
 
-use crate::harness::{Lab, Turn};
+use crate::harness::{LabTestGuard, TestLab};
 
 /// Milliseconds that the programs and the kernel may take on their own when they get a processor at once.
 const OVERHEAD: f64 = 1.5;
 
 fn round_trip(milliseconds: f64) {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let rtt = format!("{milliseconds}ms");
     let script = "probe b udp-echo 20 & probe a udp-ping $LAB_B 20 2000; wait $!";
-    Lab::new(&turn, &["--rtt", &rtt]).check(script, |run| {
+    TestLab::new(&turn, &["--rtt", &rtt]).check(script, |run| {
         let text = run.text("round-trips");
         let mut found: Vec<f64> = text
             .lines()

@@ -1,7 +1,7 @@
 //! `longhaul demo`.
 
-use crate::harness::{Turn, directory, longhaul, stderr, stdout};
-use crate::unprivileged::{Device, as_nobody};
+use crate::harness::{LabTestGuard, directory, longhaul, stderr, stdout};
+use crate::unprivileged::{TunDeviceState, as_nobody};
 
 /// `stock X Mb/s, longhaul Y Mb/s: Zx (stock was limited by ...)`
 fn rates(line: &str) -> (f64, f64, f64) {
@@ -38,7 +38,9 @@ fn told(place: &str) -> Option<String> {
 
 #[test]
 fn it_races_stock_settings_over_a_long_path() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let directory = directory();
     let place = directory.path().to_str().unwrap();
     let Some(told) = told(place) else {
@@ -64,11 +66,13 @@ fn it_races_stock_settings_over_a_long_path() {
 
 #[test]
 fn where_no_network_can_be_built_it_says_why_and_shows_loopback() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let directory = directory();
     let output = as_nobody(
         directory.path(),
-        Device::Closed,
+        TunDeviceState::Closed,
         "$LONGHAUL demo --size 20M --dir \"$PWD\"",
     );
     let told = stdout(&output);

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{LONGHAUL, Turn, directory, installed, read, stderr};
+use crate::harness::{LONGHAUL, LabTestGuard, directory, is_installed, read, stderr};
 
 /// Whether the machine was too busy for this sample, for no other reason than other programs.
 fn is_spoilt_by_other_programs(sample: &Value) -> bool {
@@ -18,7 +18,9 @@ fn is_spoilt_by_other_programs(sample: &Value) -> bool {
 
 #[test]
 fn a_cell_of_the_white_papers_table() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let directory = directory();
     let output = Command::new(LONGHAUL)
         .args(["lab", "run", "bbc-5.2", "--quick", "--repetitions", "1"])
@@ -32,7 +34,7 @@ fn a_cell_of_the_white_papers_table() {
     let text = read(&directory.path().join("bbc-5.2-quick.json"));
     let results: Value = serde_json::from_str(&text).unwrap();
     let cells = results["cells"].as_array().unwrap();
-    let globus = installed("globus-url-copy") && installed("globus-gridftp-server");
+    let globus = is_installed("globus-url-copy") && is_installed("globus-gridftp-server");
     assert_eq!(cells.len(), 1 + usize::from(globus), "{text}");
     for cell in cells {
         assert_eq!(cell["at"]["latency"], "50");

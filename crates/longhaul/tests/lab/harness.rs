@@ -35,13 +35,13 @@ probe() {
 "#;
 
 /// The machine's turn of one test: no other test of this program runs a lab meanwhile.
-pub(crate) struct Turn {
+pub(crate) struct LabTestGuard {
     _guard: MutexGuard<'static, ()>,
 }
 
-impl Turn {
+impl LabTestGuard {
     /// Waits for it; `None`: no lab can be built here, and the test is skipped.
-    pub(crate) fn take() -> Option<Self> {
+    pub(crate) fn acquire() -> Option<Self> {
         static TURNS: Mutex<()> = Mutex::new(());
         let guard = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
         if !rustix::process::geteuid().is_root() {
@@ -72,7 +72,7 @@ pub(crate) fn not_applicable(why: &str) {
 }
 
 /// Whether a program is there; the test goes without it, or is skipped, if not.
-pub(crate) fn installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into()])
@@ -81,23 +81,23 @@ pub(crate) fn installed(program: &str) -> bool {
 }
 
 /// A network to run scripts over.
-pub(crate) struct Lab<'t> {
+pub(crate) struct TestLab<'t> {
     options: Vec<String>,
     topology: Option<String>,
     files: Vec<(&'static str, String)>,
-    _turn: &'t Turn,
+    _turn: &'t LabTestGuard,
 }
 
 /// A script that ran in a lab, in a directory of its own.
-pub(crate) struct Run {
+pub(crate) struct LabScriptRun {
     pub(crate) directory: TempDir,
     pub(crate) output: Output,
     pub(crate) report: NetReport,
 }
 
-impl<'t> Lab<'t> {
+impl<'t> TestLab<'t> {
     /// With options of `lab net`.
-    pub(crate) fn new(turn: &'t Turn, options: &[&str]) -> Self {
+    pub(crate) fn new(turn: &'t LabTestGuard, options: &[&str]) -> Self {
         Self {
             options: options.iter().map(ToString::to_string).collect(),
             topology: None,
@@ -107,7 +107,7 @@ impl<'t> Lab<'t> {
     }
 
     /// From a topology file with this text.
-    pub(crate) fn topology(turn: &'t Turn, text: &str) -> Self {
+    pub(crate) fn topology(turn: &'t LabTestGuard, text: &str) -> Self {
         Self {
             topology: Some(text.to_owned()),
             ..Self::new(turn, &[])
@@ -123,10 +123,10 @@ impl<'t> Lab<'t> {
     /// Runs a shell script to its end, which has to succeed, and looks at what came of it. What does
     /// not pass is tried again if the lab itself says that the machine spoilt the run, and fails at
     /// once if it does not.
-    pub(crate) fn check<T>(&self, script: &str, look: impl Fn(&Run) -> T) -> T {
+    pub(crate) fn check<T>(&self, script: &str, look: impl Fn(&LabScriptRun) -> T) -> T {
         let mut spoilt = Vec::new();
         loop {
-            let run = self.run_any(script);
+            let run = self.run_to_any_end(script);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 run.assert_success();
                 look(&run)
@@ -148,14 +148,14 @@ impl<'t> Lab<'t> {
     }
 
     /// Runs a shell script to its end, which has to succeed; for what no load of the machine changes.
-    pub(crate) fn run(&self, script: &str) -> Run {
-        let run = self.run_any(script);
+    pub(crate) fn run(&self, script: &str) -> LabScriptRun {
+        let run = self.run_to_any_end(script);
         run.assert_success();
         run
     }
 
     /// Runs a shell script to its end, whatever that is.
-    pub(crate) fn run_any(&self, script: &str) -> Run {
+    pub(crate) fn run_to_any_end(&self, script: &str) -> LabScriptRun {
         let directory = directory();
         let place = directory.path();
         for (name, text) in &self.files {
@@ -177,7 +177,7 @@ impl<'t> Lab<'t> {
         let text = std::fs::read_to_string(place.join("report.json")).unwrap_or_default();
         let report = serde_json::from_str(&text)
             .unwrap_or_else(|e| panic!("no report ({e}): {text}\n{}", stderr(&output)));
-        Run {
+        LabScriptRun {
             directory,
             output,
             report,
@@ -185,7 +185,7 @@ impl<'t> Lab<'t> {
     }
 }
 
-impl Run {
+impl LabScriptRun {
     /// Whether the figures are good is not asked here.
     fn assert_success(&self) {
         assert!(
@@ -247,7 +247,7 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 /// Notes of `tcp-receive`.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct TcpReceiveRecord {
     pub(crate) bytes: u64,
     /// Bytes that are not what was sent.
     pub(crate) wrong: u64,
@@ -255,12 +255,12 @@ pub(crate) struct Received {
     pub(crate) seconds: f64,
 }
 
-impl Run {
+impl LabScriptRun {
     /// The connection that `tcp-receive` took.
-    pub(crate) fn received(&self) -> Received {
+    pub(crate) fn received(&self) -> TcpReceiveRecord {
         let text = self.text("received");
         let words: Vec<&str> = text.split(' ').collect();
-        Received {
+        TcpReceiveRecord {
             bytes: words[0].parse().unwrap(),
             wrong: words[1].parse().unwrap(),
             seconds: words[2].parse().unwrap(),

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::harness::{LONGHAUL, Lab, Run, Turn, installed, not_applicable, read, stderr, stdout};
+use crate::harness::{
+    LONGHAUL, LabScriptRun, LabTestGuard, TestLab, is_installed, not_applicable, read, stderr,
+    stdout,
+};
 use crate::server;
 
 const THREE: &str = r#"
@@ -36,8 +39,10 @@ fn least(ping: &str) -> f64 {
 
 #[test]
 fn each_pair_has_its_path_and_each_host_its_settings() {
-    let Some(turn) = Turn::take() else { return };
-    if !installed("ping") {
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    if !is_installed("ping") {
         return;
     }
     let script = "
@@ -49,13 +54,13 @@ fn each_pair_has_its_path_and_each_host_its_settings() {
             on $h cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_sack \
                 /proc/sys/net/ipv4/tcp_rmem > settings.$h
         done";
-    Lab::topology(&turn, THREE).check(script, |run| {
+    TestLab::topology(&turn, THREE).check(script, |run| {
         assert_addresses_and_settings(run);
         assert_paths(run);
     });
 }
 
-fn assert_addresses_and_settings(run: &Run) {
+fn assert_addresses_and_settings(run: &LabScriptRun) {
     let environment = run.text("environment");
     assert_eq!(environment.trim(), "a b c 10.99.0.1 10.99.0.2 10.99.0.3");
     let settings = |host: &str| {
@@ -69,7 +74,7 @@ fn assert_addresses_and_settings(run: &Run) {
     assert_ne!(settings("a")[2], "4096 50000 600000");
 }
 
-fn assert_paths(run: &Run) {
+fn assert_paths(run: &LabScriptRun) {
     for (pair, rtt) in [("ab", 10.0), ("ac", 60.0), ("cb", 30.0)] {
         let found = least(&run.text(pair));
         assert!((rtt..rtt + 2.0).contains(&found), "{pair}: {found} ms");
@@ -83,8 +88,10 @@ fn assert_paths(run: &Run) {
 
 #[test]
 fn options_hold_for_every_host() {
-    let Some(turn) = Turn::take() else { return };
-    let run = Lab::new(&turn, &["--cc", "reno", "--sysctl", "net.ipv4.tcp_sack=0"]).run(
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let run = TestLab::new(&turn, &["--cc", "reno", "--sysctl", "net.ipv4.tcp_sack=0"]).run(
         "for h in a b; do
             on $h cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_sack
         done > settings",
@@ -94,8 +101,10 @@ fn options_hold_for_every_host() {
 
 #[test]
 fn a_program_on_a_host_is_where_it_says() {
-    let Some(turn) = Turn::take() else { return };
-    let run = Lab::new(&turn, &[]).run_any(
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let run = TestLab::new(&turn, &[]).run_to_any_end(
         "on b cat /proc/net/fib_trie | grep -q 10.99.0.2
         echo in | on a cat
         on a sh -c 'echo out >&2; exit 5'",
@@ -107,8 +116,10 @@ fn a_program_on_a_host_is_where_it_says() {
 
 #[test]
 fn hosts_are_apart_and_the_command_is_on_none() {
-    let Some(turn) = Turn::take() else { return };
-    let run = Lab::new(&turn, &[]).run(
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let run = TestLab::new(&turn, &[]).run(
         "on a readlink /proc/self/ns/net > namespaces
         on b readlink /proc/self/ns/net >> namespaces
         readlink /proc/self/ns/net >> namespaces
@@ -127,7 +138,9 @@ fn hosts_are_apart_and_the_command_is_on_none() {
 
 #[test]
 fn a_restricted_congestion_control_is_allowed_for_the_run() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let machine = |key: &str| {
         let path = format!("/proc/sys/net/ipv4/tcp_{key}_congestion_control");
         read(Path::new(&path)).trim().to_owned()
@@ -138,7 +151,7 @@ fn a_restricted_congestion_control_is_allowed_for_the_run() {
         not_applicable("every congestion control of this kernel is allowed to everybody");
         return;
     };
-    let run = Lab::new(&turn, &["--cc", restricted])
+    let run = TestLab::new(&turn, &["--cc", restricted])
         .run("on b cat /proc/sys/net/ipv4/tcp_congestion_control > cc");
     assert_eq!(run.text("cc").trim(), restricted);
     assert_eq!(machine("allowed"), allowed);
@@ -146,8 +159,10 @@ fn a_restricted_congestion_control_is_allowed_for_the_run() {
 
 #[test]
 fn two_servers_move_a_file_between_themselves() {
-    let Some(turn) = Turn::take() else { return };
-    let run = Lab::topology(
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let run = TestLab::topology(
         &turn,
         "[hosts.a]\n[hosts.b]\n[hosts.c]\n[default]\nrate = \"100mbit\"\nrtt = \"10ms\"\n",
     )

@@ -30,14 +30,14 @@ full = ["1"]
 quick = ["1"]
 "#;
 
-struct Endless {
+struct EndlessExperiment {
     run: Child,
     directory: TempDir,
     /// Of the client and of its child.
     processes: Vec<PathBuf>,
 }
 
-impl Drop for Endless {
+impl Drop for EndlessExperiment {
     fn drop(&mut self) {
         // A test that failed early.
         let _ = self.run.kill();
@@ -54,7 +54,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// `longhaul lab` whose files are in `place`, and which takes interrupts even if the tests do not.
-fn lab(place: &Path, arguments: &[&str]) -> Command {
+fn lab_command(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command
         .args(["--default-signal=INT,TERM,HUP", LONGHAUL, "lab"])
@@ -67,7 +67,7 @@ fn lab(place: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-impl Endless {
+impl EndlessExperiment {
     fn start() -> Self {
         let directory = directory();
         let place = directory.path();
@@ -81,7 +81,9 @@ impl Endless {
         let program =
             format!("label = 'Endless'\n[client]\nhost = 'a'\nargv = ['sh', '-c', '{script}']\n");
         std::fs::write(place.join("endless.toml"), program).unwrap();
-        let run = lab(place, &["run", "./endless-run.toml"]).spawn().unwrap();
+        let run = lab_command(place, &["run", "./endless-run.toml"])
+            .spawn()
+            .unwrap();
         let mut endless = Self {
             run,
             directory,
@@ -109,7 +111,7 @@ impl Endless {
 
 #[test]
 fn an_interrupted_experiment_leaves_no_files_and_no_client() {
-    let mut endless = Endless::start();
+    let mut endless = EndlessExperiment::start();
     assert_eq!(endless.files(), 1);
     assert_eq!(endless.end(Signal::INT).signal(), Some(2));
     assert_eq!(endless.files(), 0);
@@ -119,10 +121,12 @@ fn an_interrupted_experiment_leaves_no_files_and_no_client() {
 
 #[test]
 fn what_a_killed_experiment_leaves_is_removed_by_the_next_command() {
-    let mut endless = Endless::start();
+    let mut endless = EndlessExperiment::start();
     assert_eq!(endless.end(Signal::KILL).signal(), Some(9));
     assert_eq!(endless.files(), 1);
-    let next = lab(endless.directory.path(), &["list"]).status().unwrap();
+    let next = lab_command(endless.directory.path(), &["list"])
+        .status()
+        .unwrap();
     assert!(next.success());
     assert_eq!(endless.files(), 0);
     wait_until("all processes end", || {
@@ -132,12 +136,16 @@ fn what_a_killed_experiment_leaves_is_removed_by_the_next_command() {
 
 #[test]
 fn a_living_experiment_is_not_touched_by_the_next_command() {
-    let mut endless = Endless::start();
-    let next = lab(endless.directory.path(), &["list"]).status().unwrap();
+    let mut endless = EndlessExperiment::start();
+    let next = lab_command(endless.directory.path(), &["list"])
+        .status()
+        .unwrap();
     assert!(next.success());
     assert_eq!(endless.files(), 1);
     assert!(endless.processes.iter().all(|process| process.exists()));
     endless.end(Signal::KILL);
-    let next = lab(endless.directory.path(), &["list"]).status().unwrap();
+    let next = lab_command(endless.directory.path(), &["list"])
+        .status()
+        .unwrap();
     assert!(next.success());
 }

@@ -1,14 +1,14 @@
 //! Random loss.
 
-use crate::arrivals::{missing, runs};
-use crate::harness::{Lab, Turn};
+use crate::arrivals::{missing_numbers, run_lengths};
+use crate::harness::{LabTestGuard, TestLab};
 use crate::statistics::{assert_binomial, binomial};
 
 /// So many that a fifth more or less of a tenth would be seen.
 const COUNT: u64 = 20_000;
 
 /// Small datagrams, not faster than a slow machine takes them; which of them were lost.
-fn lost(lab: &Lab<'_>) -> Vec<u64> {
+fn lost(lab: &TestLab<'_>) -> Vec<u64> {
     let script =
         format!("probe b udp-receive {COUNT} & probe a udp-send $LAB_B {COUNT} 100 25; wait $!");
     lab.check(&script, |run| {
@@ -17,13 +17,15 @@ fn lost(lab: &Lab<'_>) -> Vec<u64> {
         assert_eq!(direction.packets, COUNT);
         assert_eq!(direction.delivered + direction.losses, COUNT);
         assert_eq!(direction.delivered, arrivals.len() as u64);
-        missing(&arrivals, COUNT)
+        missing_numbers(&arrivals, COUNT)
     })
 }
 
 fn loses(share: &str, probability: f64) {
-    let Some(turn) = Turn::take() else { return };
-    let lost = lost(&Lab::new(&turn, &["--loss", share]));
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let lost = lost(&TestLab::new(&turn, &["--loss", share]));
     assert_binomial("lost", lost.len() as u64, COUNT, probability);
     // Independent: a loss follows a loss as often as it follows anything else. The three are for
     // the one in a hundred, where too few pairs are expected for the normal approximation.
@@ -44,8 +46,10 @@ fn one_in_ten() {
 
 #[test]
 fn the_seed_decides_which() {
-    let Some(turn) = Turn::take() else { return };
-    let of_seed = |seed| lost(&Lab::new(&turn, &["--loss", "2%", "--seed", seed]));
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    let of_seed = |seed| lost(&TestLab::new(&turn, &["--loss", "2%", "--seed", seed]));
     let first = of_seed("11");
     assert!(!first.is_empty());
     assert_eq!(first, of_seed("11"));
@@ -54,11 +58,13 @@ fn the_seed_decides_which() {
 
 #[test]
 fn each_segment_of_a_super_packet_has_its_own_luck() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let bytes = 12_000_000;
     let options = ["--loss", "1%", "--rtt", "2ms", "--rate", "80mbit"];
     let script = format!("probe b tcp-receive & probe a tcp-send $LAB_B {bytes}; wait $!");
-    Lab::new(&turn, &options).check(&script, |run| {
+    TestLab::new(&turn, &options).check(&script, |run| {
         let received = run.received();
         assert_eq!((received.bytes, received.wrong), (bytes, 0));
         let direction = run.direction("a", "b");
@@ -75,10 +81,12 @@ fn each_segment_of_a_super_packet_has_its_own_luck() {
 
 #[test]
 fn bursts_have_their_length() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let topology = "[default]\nburst_loss = { to_bad = 0.01, to_good = 0.2, in_good = 0, in_bad = \"100%\" }\n";
-    let lost = lost(&Lab::topology(&turn, topology));
-    let bursts = runs(&lost);
+    let lost = lost(&TestLab::topology(&turn, topology));
+    let bursts = run_lengths(&lost);
     // A burst begins in one of a hundred packets of the good state and has five packets in the mean,
     // with a standard deviation of 4.5: about 190 bursts.
     let mean = lost.len() as f64 / bursts.len() as f64;

@@ -1,7 +1,7 @@
 //! The emulator through the program itself: rates, delays, losses, order, corruption, traces, hosts,
 //! what is left behind and what is refused.
 //!
-//! One lab at a time on a machine, so the tests take turns ([`harness::Turn`]). What cannot run here
+//! One lab at a time on a machine, so the tests take turns ([`harness::LabTestGuard`]). What cannot run here
 //! says `SKIPPED` and why; with `LONGHAUL_REQUIRE_PEERS=1` it fails.
 
 #![allow(

@@ -1,7 +1,7 @@
 //! Order, copies and detours.
 
-use crate::arrivals::{Arrival, missing, overtaken};
-use crate::harness::{Lab, Turn};
+use crate::arrivals::{DatagramArrival, count_overtaken, missing_numbers};
+use crate::harness::{LabTestGuard, TestLab};
 use crate::statistics::assert_binomial;
 
 const COUNT: u64 = 4000;
@@ -12,11 +12,13 @@ fn script(count: u64, gap: u32) -> String {
 
 #[test]
 fn nothing_overtakes_by_itself() {
-    let Some(turn) = Turn::take() else { return };
-    Lab::new(&turn, &["--rtt", "20ms", "--rate", "50mbit"]).check(&script(COUNT, 50), |run| {
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    TestLab::new(&turn, &["--rtt", "20ms", "--rate", "50mbit"]).check(&script(COUNT, 50), |run| {
         let arrivals = run.arrivals();
         assert_eq!(arrivals.len() as u64, COUNT);
-        assert_eq!(overtaken(&arrivals), 0);
+        assert_eq!(count_overtaken(&arrivals), 0);
         let direction = run.direction("a", "b");
         assert_eq!((direction.reordered, direction.duplicated), (0, 0));
     });
@@ -24,31 +26,38 @@ fn nothing_overtakes_by_itself() {
 
 #[test]
 fn nothing_overtakes_when_the_way_becomes_shorter() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let steps: String = (0..20)
         .map(|i| format!("{},{}ms\n", f64::from(i) * 0.2, [240, 20][i as usize % 2]))
         .collect();
-    Lab::new(&turn, &["--trace", "steps.csv"])
+    TestLab::new(&turn, &["--trace", "steps.csv"])
         .file("steps.csv", format!("seconds,rtt\n{steps}"))
         .check(&script(2000, 800), |run| {
             let arrivals = run.arrivals();
             assert_eq!(arrivals.len(), 2000);
-            assert_eq!(overtaken(&arrivals), 0);
+            assert_eq!(count_overtaken(&arrivals), 0);
             // The way did become shorter, and longer.
             let near = |a: f64| arrivals.iter().filter(move |x| (x.delay() - a).abs() < 4.0);
             assert!(near(120.0).count() >= 200);
             assert!(near(10.0).count() >= 100);
-            let least = arrivals.iter().map(Arrival::delay).fold(1e9, f64::min);
+            let least = arrivals
+                .iter()
+                .map(DatagramArrival::delay)
+                .fold(1e9, f64::min);
             assert!(least >= 9.9, "{least} ms");
         });
 }
 
 #[test]
 fn some_overtake_when_asked_for() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let topology =
         "[default]\nrtt = \"4ms\"\nreorder = { probability = \"5%\", extra = \"10ms\" }\n";
-    Lab::topology(&turn, topology).check(&script(COUNT, 100), |run| {
+    TestLab::topology(&turn, topology).check(&script(COUNT, 100), |run| {
         let arrivals = run.arrivals();
         assert_eq!(arrivals.len() as u64, COUNT);
         let held = run.direction("a", "b").reordered;
@@ -56,7 +65,7 @@ fn some_overtake_when_asked_for() {
         let late = arrivals.iter().filter(|a| a.delay() >= 11.9).count() as u64;
         assert!(late >= held, "{late} of {held} came 10 ms later");
         // Not all: the last ones, and where the sender paused, have nobody behind them.
-        let seen = overtaken(&arrivals) as u64;
+        let seen = count_overtaken(&arrivals) as u64;
         assert!(
             (held * 8 / 10..=held).contains(&seen),
             "{seen} of {held} were overtaken"
@@ -66,15 +75,17 @@ fn some_overtake_when_asked_for() {
 
 #[test]
 fn copies_come_when_asked_for() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let script =
         format!("probe b udp-receive 1000000 & probe a udp-send $LAB_B {COUNT} 200 100; wait $!");
-    Lab::topology(&turn, "[default]\nduplicate = \"5%\"\n").check(&script, |run| {
+    TestLab::topology(&turn, "[default]\nduplicate = \"5%\"\n").check(&script, |run| {
         let direction = run.direction("a", "b");
         assert_eq!(direction.packets, COUNT);
         assert_binomial("copies", direction.duplicated, COUNT, 0.05);
         let arrivals = run.arrivals();
         assert_eq!(arrivals.len() as u64, COUNT + direction.duplicated);
-        assert!(missing(&arrivals, COUNT).is_empty());
+        assert!(missing_numbers(&arrivals, COUNT).is_empty());
     });
 }

@@ -17,7 +17,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::arrivals::Arrival;
+use crate::arrivals::DatagramArrival;
 
 const PORT: u16 = 7000;
 const READY: &str = "ready";
@@ -123,13 +123,13 @@ fn udp_receive(count: usize) {
     let mut arrivals = Vec::with_capacity(count);
     receive(&socket, count, |datagram, _| {
         let word = |at: usize| u64::from_le_bytes(datagram[at..at + 8].try_into().unwrap());
-        arrivals.push(Arrival {
+        arrivals.push(DatagramArrival {
             sequence: word(0),
             sent: word(8),
             received: now(),
         });
     });
-    std::fs::write("arrivals", Arrival::write(&arrivals)).unwrap();
+    std::fs::write("arrivals", DatagramArrival::write(&arrivals)).unwrap();
 }
 
 fn datagram(sequence: usize, length: usize) -> Vec<u8> {

@@ -1,14 +1,16 @@
 //! The drop-tail queue.
 
-use crate::arrivals::{Arrival, missing};
-use crate::harness::{Lab, Run, Turn};
+use crate::arrivals::{DatagramArrival, missing_numbers};
+use crate::harness::{LabScriptRun, LabTestGuard, TestLab};
 
 /// Datagrams sent all at once: what does not fit is dropped.
-fn flood(options: &[&str], count: u64, look: impl Fn(&Run)) {
-    let Some(turn) = Turn::take() else { return };
+fn flood(options: &[&str], count: u64, look: impl Fn(&LabScriptRun)) {
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let script =
         format!("probe b udp-receive {count} & probe a udp-send $LAB_B {count} 1472 0; wait $!");
-    Lab::new(&turn, options).check(&script, |run| {
+    TestLab::new(&turn, options).check(&script, |run| {
         let direction = run.direction("a", "b");
         let arrivals = run.arrivals();
         assert!(direction.queue_drops > 0);
@@ -16,7 +18,7 @@ fn flood(options: &[&str], count: u64, look: impl Fn(&Run)) {
         assert_eq!(direction.losses, 0);
         assert_eq!(arrivals.len() as u64, direction.delivered);
         assert_eq!(
-            missing(&arrivals, count).len() as u64,
+            missing_numbers(&arrivals, count).len() as u64,
             direction.queue_drops
         );
         // The first ones found room.
@@ -45,7 +47,7 @@ fn one_product_of_bandwidth_and_delay() {
         let longest = run
             .arrivals()
             .iter()
-            .map(Arrival::delay)
+            .map(DatagramArrival::delay)
             .fold(0.0, f64::max);
         assert!(longest >= 24.0 + 45.0, "{longest} ms");
     });

@@ -1,6 +1,6 @@
 //! The bottleneck's rate.
 
-use crate::harness::{Lab, Run, Turn};
+use crate::harness::{LabScriptRun, LabTestGuard, TestLab};
 use crate::statistics::{assert_close, median};
 
 /// A full packet on the wire of the lab: 1472 bytes, 8 of UDP and 20 of IP.
@@ -8,7 +8,7 @@ const PACKET_BITS: f64 = 12_000.0;
 
 /// Seconds between packets that leave the bottleneck back to back, as the receiver saw them. A
 /// median over half the run: stalls of the machine do not move it.
-fn spacing(run: &Run) -> f64 {
+fn spacing(run: &LabScriptRun) -> f64 {
     let arrivals = run.arrivals();
     let half = arrivals.len() / 2;
     let over_half = |i: usize| (arrivals[i + half].received - arrivals[i].received) as f64;
@@ -17,10 +17,12 @@ fn spacing(run: &Run) -> f64 {
 
 /// Datagrams sent all at once leave the bottleneck one after another, each in the time of its bits.
 fn serialises(rate: &str, bits_per_second: f64, count: u64) {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let script =
         format!("probe b udp-receive {count} & probe a udp-send $LAB_B {count} 1472 0; wait $!");
-    Lab::new(&turn, &["--rate", rate, "--queue", "unlimited"]).check(&script, |run| {
+    TestLab::new(&turn, &["--rate", rate, "--queue", "unlimited"]).check(&script, |run| {
         assert_eq!(run.arrivals().len() as u64, count);
         let direction = run.direction("a", "b");
         let all = (count, count * 1500);
@@ -43,9 +45,11 @@ fn a_hundred_megabits_are_serialised_exactly() {
 
 /// TCP gets what the headers leave of the rate, and the report has all of it.
 fn carries_tcp(rate: &str, bits_per_second: f64, bytes: u64) {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let script = format!("probe b tcp-receive & probe a tcp-send $LAB_B {bytes}; wait $!");
-    Lab::new(&turn, &["--rate", rate, "--rtt", "10ms"]).check(&script, |run| {
+    TestLab::new(&turn, &["--rate", rate, "--rtt", "10ms"]).check(&script, |run| {
         let received = run.received();
         assert_eq!((received.bytes, received.wrong), (bytes, 0));
         let goodput = bytes as f64 * 8.0 / received.seconds;

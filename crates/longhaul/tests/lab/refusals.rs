@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::harness::{LONGHAUL, Turn, directory, longhaul, stderr};
+use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, stderr};
 
 /// Fails unless the program ended with this code and one line that has all of these words.
 pub(crate) fn assert_refused(output: &Output, code: i32, words: &[&str]) {
@@ -81,13 +81,17 @@ fn files_with_mistakes() {
 
 #[test]
 fn an_unknown_congestion_control() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     assert_refused(&net(&["--cc", "warp"]), 2, &["'warp'", "reno"]);
 }
 
 #[test]
 fn an_unknown_kernel_setting() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let output = net(&["--sysctl", "net.ipv4.tcp_warp=1"]);
     assert_refused(&output, 2, &["net.ipv4.tcp_warp"]);
     let output = net(&["--sysctl", "net.ipv4.tcp_sack=many"]);
@@ -123,7 +127,9 @@ fn init_is_not_for_users() {
 
 #[test]
 fn exec_on_a_host_that_is_not_there() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let output = quiet(&[LONGHAUL, "lab", "exec", "z", "--", "true"]);
     assert_refused(&output, 2, &["'z'", "a, b"]);
 }
@@ -137,7 +143,9 @@ fn quiet(command: &[&str]) -> Output {
 
 #[test]
 fn the_commands_exit_code_is_passed_on() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     assert_eq!(quiet(&["true"]).status.code(), Some(0));
     assert_eq!(quiet(&["sh", "-c", "exit 3"]).status.code(), Some(3));
     assert_eq!(
@@ -148,7 +156,9 @@ fn the_commands_exit_code_is_passed_on() {
 
 #[test]
 fn commands_that_do_not_start() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     assert_refused(&quiet(&["/no/such"]), 127, &["/no/such"]);
     assert_refused(&quiet(&["/etc/passwd"]), 126, &["/etc/passwd"]);
     for (program, code) in [("/no/such", 127), ("/etc/passwd", 126)] {
@@ -159,7 +169,9 @@ fn commands_that_do_not_start() {
 
 #[test]
 fn a_lab_in_a_lab() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let output = quiet(&[LONGHAUL, "lab", "net", "--", "true"]);
     assert_refused(&output, 7, &["inside a lab"]);
 }

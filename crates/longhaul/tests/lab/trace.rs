@@ -1,7 +1,7 @@
 //! Paths that vary in time.
 
-use crate::arrivals::{Arrival, missing, runs};
-use crate::harness::{Lab, Turn, longhaul, stderr, stdout};
+use crate::arrivals::{DatagramArrival, missing_numbers, run_lengths};
+use crate::harness::{LabTestGuard, TestLab, longhaul, stderr, stdout};
 use crate::statistics::assert_close;
 
 const STEPS: &str = "seconds,rate\n0,20mbit\n2,5mbit\n4,20mbit\n600,20mbit\n";
@@ -10,8 +10,8 @@ const PACKET_BITS: f64 = 12_000.0;
 const WINDOW: usize = 40;
 
 /// Mbit/s at the receiver, window by window, and when each ended.
-fn rates(arrivals: &[Arrival]) -> Vec<(f64, f64)> {
-    let rate = |window: &[Arrival]| {
+fn rates(arrivals: &[DatagramArrival]) -> Vec<(f64, f64)> {
+    let rate = |window: &[DatagramArrival]| {
         let (first, last) = (window[0].received, window[WINDOW].received);
         let seconds = (last - first) as f64 / 1e9;
         (
@@ -28,12 +28,14 @@ fn rates(arrivals: &[Arrival]) -> Vec<(f64, f64)> {
 
 #[test]
 fn the_receiver_sees_the_rate_change() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     // The bottleneck is busy from the first packet on for about 4.5 s.
     let count = 5000;
     let script =
         format!("probe b udp-receive {count} & probe a udp-send $LAB_B {count} 1472 0; wait $!");
-    Lab::new(&turn, &["--trace", "steps.csv", "--queue", "unlimited"])
+    TestLab::new(&turn, &["--trace", "steps.csv", "--queue", "unlimited"])
         .file("steps.csv", STEPS)
         .check(&script, |run| assert_steps(&rates(&run.arrivals())));
 }
@@ -59,16 +61,18 @@ fn assert_steps(rates: &[(f64, f64)]) {
 
 #[test]
 fn loss_comes_and_goes() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let count = 3000;
     let script =
         format!("probe b udp-receive {count} & probe a udp-send $LAB_B {count} 100 700; wait $!");
-    Lab::new(&turn, &["--trace", "loss.csv"])
+    TestLab::new(&turn, &["--trace", "loss.csv"])
         .file("loss.csv", "seconds,loss\n0,0\n1,100%\n1.5,0\n600,0\n")
         .check(&script, |run| {
-            let lost = missing(&run.arrivals(), count);
+            let lost = missing_numbers(&run.arrivals(), count);
             assert_eq!(run.direction("a", "b").losses, lost.len() as u64);
-            let gaps = runs(&lost);
+            let gaps = run_lengths(&lost);
             assert_eq!(gaps.len(), 1, "{gaps:?}");
             // Half a second of a packet each 0.7 ms, if the sender was not held up.
             assert!((300..=800).contains(&gaps[0]), "{gaps:?}");
@@ -77,7 +81,9 @@ fn loss_comes_and_goes() {
 
 #[test]
 fn shipped_traces_are_printed_and_taken() {
-    let Some(turn) = Turn::take() else { return };
+    let Some(turn) = LabTestGuard::acquire() else {
+        return;
+    };
     for name in ["drsftp-path", "drsftp-wan"] {
         let printed = longhaul(&["lab", "trace", name]);
         assert!(printed.status.success(), "{}", stderr(&printed));
@@ -89,7 +95,7 @@ fn shipped_traces_are_printed_and_taken() {
             text,
             stdout(&longhaul(&["lab", "trace", name, "--seed", "2"]))
         );
-        Lab::new(&turn, &["--trace", "printed.csv"])
+        TestLab::new(&turn, &["--trace", "printed.csv"])
             .file("printed.csv", text)
             .check("true", |_| {});
     }

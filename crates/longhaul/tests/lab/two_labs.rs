@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::harness::{LONGHAUL, Turn, directory, longhaul, stderr};
+use crate::harness::{LONGHAUL, LabTestGuard, directory, longhaul, stderr};
 
 /// A lab that runs until there is a file `end`.
 fn holder(place: &Path) -> Child {
@@ -29,7 +29,9 @@ fn holder(place: &Path) -> Child {
 
 #[test]
 fn the_second_is_refused_or_waits() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let directory = directory();
     let place = directory.path();
     let mut first = holder(place);

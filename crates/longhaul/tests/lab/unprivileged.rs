@@ -4,11 +4,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::harness::{LONGHAUL, Turn, directory, installed, skip, stderr, stdout};
+use crate::harness::{LONGHAUL, LabTestGuard, directory, is_installed, skip, stderr, stdout};
 
 /// State of `/dev/net/tun`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Device {
+pub(crate) enum TunDeviceState {
     /// For everybody, its usual mode.
     Open,
     /// For root only.
@@ -19,7 +19,7 @@ pub(crate) enum Device {
 
 /// Runs `script` as nobody in `place`; `$LONGHAUL` is the program. The device is one of our own, in
 /// a mount namespace of our own.
-pub(crate) fn as_nobody(place: &Path, device: Device, script: &str) -> Output {
+pub(crate) fn as_nobody(place: &Path, device: TunDeviceState, script: &str) -> Output {
     let preparation = r#"
         set -e
         mount -t tmpfs -o mode=755 none /mnt
@@ -31,9 +31,9 @@ pub(crate) fn as_nobody(place: &Path, device: Device, script: &str) -> Output {
         exec setpriv --reuid 65534 --regid 65534 --clear-groups sh -c "$3"
     "#;
     let mode = match device {
-        Device::Open => "666",
-        Device::Closed => "600",
-        Device::Missing => "",
+        TunDeviceState::Open => "666",
+        TunDeviceState::Closed => "600",
+        TunDeviceState::Missing => "",
     };
     Command::new("unshare")
         .args(["--mount", "sh", "-c", preparation, "sh"])
@@ -56,14 +56,16 @@ fn allowed() -> bool {
 
 #[test]
 fn it_works_where_users_may_make_namespaces() {
-    let Some(_turn) = Turn::take() else { return };
-    if !allowed() || !installed("ping") {
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
+    if !allowed() || !is_installed("ping") {
         return;
     }
     let directory = directory();
     let output = as_nobody(
         directory.path(),
-        Device::Open,
+        TunDeviceState::Open,
         "$LONGHAUL lab net --wait --rtt 30ms --report report.json -- sh -c '
             id -u
             $LAB_PROGRAM lab exec a -- ping -q -c 3 -i 0.2 $LAB_B
@@ -85,11 +87,13 @@ fn it_works_where_users_may_make_namespaces() {
 
 #[test]
 fn a_device_that_is_closed_or_missing_is_named_with_the_remedy() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     let directory = directory();
     for (device, remedy) in [
-        (Device::Closed, "sudo chmod 666 /dev/net/tun"),
-        (Device::Missing, "sudo modprobe tun"),
+        (TunDeviceState::Closed, "sudo chmod 666 /dev/net/tun"),
+        (TunDeviceState::Missing, "sudo modprobe tun"),
     ] {
         let output = as_nobody(directory.path(), device, "$LONGHAUL lab net --wait -- true");
         let told = stderr(&output);
@@ -101,14 +105,16 @@ fn a_device_that_is_closed_or_missing_is_named_with_the_remedy() {
 
 #[test]
 fn what_only_root_may_change_is_named() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     if !allowed() {
         return;
     }
     let directory = directory();
     let output = as_nobody(
         directory.path(),
-        Device::Open,
+        TunDeviceState::Open,
         "$LONGHAUL lab net --wait --sysctl net.core.rmem_max=1234567 -- true",
     );
     let told = stderr(&output);
@@ -120,7 +126,7 @@ fn what_only_root_may_change_is_named() {
     // What the machine has already needs nobody's permission.
     let output = as_nobody(
         directory.path(),
-        Device::Open,
+        TunDeviceState::Open,
         "$LONGHAUL lab net --wait --sysctl net.core.rmem_max=$(cat /proc/sys/net/core/rmem_max) -- true",
     );
     assert!(output.status.success(), "{}", stderr(&output));
@@ -128,7 +134,9 @@ fn what_only_root_may_change_is_named() {
 
 #[test]
 fn the_switch_that_forbids_user_namespaces_is_named() {
-    let Some(_turn) = Turn::take() else { return };
+    let Some(_turn) = LabTestGuard::acquire() else {
+        return;
+    };
     if !allowed() {
         return;
     }

@@ -1,11 +1,11 @@
 //! Arguments that are more than a number or a path.
 
-use crate::address::Family;
+use crate::address::AddressFamily;
 use crate::ranges::RangeSet;
 
 /// TYPE (RFC 959 §3.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Type {
+pub enum DataType {
     /// Line ends are translated.
     Ascii,
     /// Bytes as they are.
@@ -14,7 +14,7 @@ pub enum Type {
 
 /// MODE (RFC 959 §3.4, GFD.20 §3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum TransferMode {
     /// Stream: end of connection is end of file.
     Stream,
     /// Extended block.
@@ -23,7 +23,7 @@ pub enum Mode {
 
 /// DCAU argument (GFD.20 §3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Dcau {
+pub enum DataChannelAuth {
     /// No data channel authentication.
     None,
     /// Authenticate self.
@@ -34,7 +34,7 @@ pub enum Dcau {
 
 /// PROT argument (RFC 2228 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prot {
+pub enum ProtectionLevel {
     /// Clear
     Clear,
     /// Safe
@@ -47,7 +47,7 @@ pub enum Prot {
 
 /// REST argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartMarker {
     /// `REST n`: skip n bytes (RFC 3659 §5).
     Offset(u64),
     /// `REST a-b,c-d`: these ranges are there already (GFD.20 §3.7).
@@ -56,18 +56,18 @@ pub enum Restart {
 
 /// EPSV argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EpsvArg {
+pub enum EpsvArgument {
     /// None: the control connection's family.
     Any,
     /// `1` or `2`
-    Family(Family),
+    Family(AddressFamily),
     /// `ALL`
     All,
 }
 
 /// ERET/ESTO module forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Retrieve {
+pub enum ExtendedRetrieve {
     /// `ERET P offset length path`
     Partial {
         /// First byte.
@@ -79,9 +79,9 @@ pub enum Retrieve {
 
 /// Which event TREV sets the period of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TrevEvent {
+pub enum TriggerEvent {
     /// Range markers.
-    Restart,
+    RestartMarker,
     /// Performance markers.
-    Perf,
+    PerformanceMarker,
 }

@@ -1,7 +1,10 @@
 //! Commands to lines.
 
-use super::argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
-use super::{Bytes, Command};
+use super::argument::{
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
+    TransferMode, TriggerEvent,
+};
+use super::{Command, RawArgument};
 use crate::address;
 use crate::stripes::StripeAddresses;
 
@@ -18,7 +21,7 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
 }
 
 /// Everything after the verb; `None` when there is nothing.
-fn argument(command: &Command) -> Option<Bytes> {
+fn argument(command: &Command) -> Option<RawArgument> {
     use Command as C;
     let text = match command {
         C::Retr(path)
@@ -41,7 +44,7 @@ fn argument(command: &Command) -> Option<Bytes> {
         | C::Mlsc(path)
         | C::Mlsr(path) => return path.clone(),
         C::Pass(secret) => return Some(secret.0.clone()),
-        C::Eret(Retrieve::Partial { offset, length }, path) => {
+        C::Eret(ExtendedRetrieve::Partial { offset, length }, path) => {
             return Some(with_path(&format!("P {offset} {length}"), path));
         }
         C::Esto(offset, path) => return Some(with_path(&format!("A {offset}"), path)),
@@ -71,44 +74,46 @@ fn argument(command: &Command) -> Option<Bytes> {
 fn parameter_text(command: &Command) -> Option<String> {
     use Command as C;
     Some(match command {
-        C::Type(Type::Ascii) => "A".to_owned(),
-        C::Type(Type::Image) => "I".to_owned(),
-        C::Mode(Mode::Stream) => "S".to_owned(),
-        C::Mode(Mode::Extended) => "E".to_owned(),
+        C::Type(DataType::Ascii) => "A".to_owned(),
+        C::Type(DataType::Image) => "I".to_owned(),
+        C::Mode(TransferMode::Stream) => "S".to_owned(),
+        C::Mode(TransferMode::Extended) => "E".to_owned(),
         C::Stru(letter) => letter.to_string(),
         C::Allo(n) | C::Sbuf(n) => n.to_string(),
         C::Pbsz(n) => n.to_string(),
-        C::Dcau(Dcau::None) => "N".to_owned(),
-        C::Dcau(Dcau::SelfAuth) => "A".to_owned(),
-        C::Dcau(Dcau::Subject(subject)) => format!("S {subject}"),
+        C::Dcau(DataChannelAuth::None) => "N".to_owned(),
+        C::Dcau(DataChannelAuth::SelfAuth) => "A".to_owned(),
+        C::Dcau(DataChannelAuth::Subject(subject)) => format!("S {subject}"),
         C::Prot(level) => prot_letter(*level).to_owned(),
-        C::Epsv(EpsvArg::Any) | C::Spas(None) => return None,
-        C::Epsv(EpsvArg::All) => "ALL".to_owned(),
-        C::Epsv(EpsvArg::Family(family)) | C::Spas(Some(family)) => family.number().to_string(),
+        C::Epsv(EpsvArgument::Any) | C::Spas(None) => return None,
+        C::Epsv(EpsvArgument::All) => "ALL".to_owned(),
+        C::Epsv(EpsvArgument::Family(family)) | C::Spas(Some(family)) => {
+            family.number().to_string()
+        }
         C::Port(addr) => address::format_port(*addr).unwrap_or_else(|| address::format_eprt(*addr)),
         C::Eprt(addr) => address::format_eprt(*addr),
         C::Spor(stripes) => spor_list(stripes),
         C::Dprt(address) => address.format(),
-        C::Rest(Restart::Offset(n)) => n.to_string(),
-        C::Rest(Restart::Ranges(ranges)) if ranges.is_empty() => "0-0".to_owned(),
-        C::Rest(Restart::Ranges(ranges)) => ranges.to_string(),
+        C::Rest(RestartMarker::Offset(n)) => n.to_string(),
+        C::Rest(RestartMarker::Ranges(ranges)) if ranges.is_empty() => "0-0".to_owned(),
+        C::Rest(RestartMarker::Ranges(ranges)) => ranges.to_string(),
         C::Scks(algorithm, sum) => format!("{} {sum}", algorithm.name()),
-        C::Trev(TrevEvent::Restart, seconds) => format!("RESTART {seconds}"),
-        C::Trev(TrevEvent::Perf, seconds) => format!("PERF {seconds}"),
+        C::Trev(TriggerEvent::RestartMarker, seconds) => format!("RESTART {seconds}"),
+        C::Trev(TriggerEvent::PerformanceMarker, seconds) => format!("PERF {seconds}"),
         _ => return None,
     })
 }
 
-fn with_path(head: &str, path: &[u8]) -> Bytes {
+fn with_path(head: &str, path: &[u8]) -> RawArgument {
     [head.as_bytes(), b" ", path].concat()
 }
 
-fn prot_letter(level: Prot) -> &'static str {
+fn prot_letter(level: ProtectionLevel) -> &'static str {
     match level {
-        Prot::Clear => "C",
-        Prot::Safe => "S",
-        Prot::Confidential => "E",
-        Prot::Private => "P",
+        ProtectionLevel::Clear => "C",
+        ProtectionLevel::Safe => "S",
+        ProtectionLevel::Confidential => "E",
+        ProtectionLevel::Private => "P",
     }
 }
 

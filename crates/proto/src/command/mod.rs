@@ -18,22 +18,25 @@ mod words;
 
 use std::net::SocketAddr;
 
-pub use argument::{Dcau, EpsvArg, Mode, Prot, Restart, Retrieve, TrevEvent, Type};
-pub use opts::{Opts, RetrOption};
-pub use site::{BufferSide, Site, Stack};
+pub use argument::{
+    DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve, ProtectionLevel, RestartMarker,
+    TransferMode, TriggerEvent,
+};
+pub use opts::{OptsCommand, RetrieveOption};
+pub use site::{BufferDirection, DriverStack, SiteCommand};
 
-use crate::address::{AddressError, Family};
-use crate::checksum::Algorithm;
+use crate::address::{AddressError, AddressFamily};
+use crate::checksum::ChecksumAlgorithm;
 use crate::drs::DrsAddress;
 use crate::security::SecurityToken;
 use crate::stripes::StripeAddresses;
 use crate::timestamp::Timestamp;
 
 /// A path or other argument as it stood on the line.
-pub type Bytes = Vec<u8>;
+pub type RawArgument = Vec<u8>;
 
 /// Largest number taken as an offset, length or size: the largest file offset.
-pub const MAX_NUMBER: u64 = i64::MAX as u64;
+pub const MAX_FILE_OFFSET: u64 = i64::MAX as u64;
 
 /// A parsed command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +54,8 @@ pub enum Command {
     Help(Option<String>),
     Syst,
     /// `STAT [path]`
-    Stat(Option<Bytes>),
-    Opts(Opts),
+    Stat(Option<RawArgument>),
+    Opts(OptsCommand),
     Lang(Option<String>),
     Clnt(String),
     /// `AUTH mechanism` (RFC 2228 §3): the mechanism as named.
@@ -67,21 +70,21 @@ pub enum Command {
     Enc(SecurityToken),
     /// From here on commands are clear again.
     Ccc,
-    Type(Type),
-    Mode(Mode),
+    Type(DataType),
+    Mode(TransferMode),
     Stru(char),
     Allo(u64),
     /// `SBUF n`, bytes (GFD.20 §4.1; during a transfer: Gardner, Feng and Fisk 2003 §4.2)
     Sbuf(u64),
-    Dcau(Dcau),
+    Dcau(DataChannelAuth),
     /// `PBSZ n`, 0..=2^32-1
     Pbsz(u32),
-    Prot(Prot),
+    Prot(ProtectionLevel),
     Abor,
     Pasv,
-    Epsv(EpsvArg),
+    Epsv(EpsvArgument),
     /// `SPAS [1|2]`: no argument answers in plain form, an argument in EPRT form.
-    Spas(Option<Family>),
+    Spas(Option<AddressFamily>),
     Port(SocketAddr),
     Eprt(SocketAddr),
     Spor(StripeAddresses),
@@ -89,49 +92,49 @@ pub enum Command {
     Dpsv,
     /// `DPRT |1|host|port|nonce|`: connect the DRS channel there. Logs do not show the nonce.
     Dprt(DrsAddress),
-    Retr(Bytes),
-    Stor(Bytes),
-    Appe(Bytes),
+    Retr(RawArgument),
+    Stor(RawArgument),
+    Appe(RawArgument),
     /// `STOU [path]`
-    Stou(Option<Bytes>),
-    Eret(Retrieve, Bytes),
+    Stou(Option<RawArgument>),
+    Eret(ExtendedRetrieve, RawArgument),
     /// `ESTO A offset path`
-    Esto(u64, Bytes),
-    Rest(Restart),
-    Size(Bytes),
-    Mdtm(Bytes),
-    Mfmt(Timestamp, Bytes),
-    Cwd(Bytes),
+    Esto(u64, RawArgument),
+    Rest(RestartMarker),
+    Size(RawArgument),
+    Mdtm(RawArgument),
+    Mfmt(Timestamp, RawArgument),
+    Cwd(RawArgument),
     Cdup,
     Pwd,
-    Mkd(Bytes),
-    Rmd(Bytes),
-    Dele(Bytes),
-    Rnfr(Bytes),
-    Rnto(Bytes),
+    Mkd(RawArgument),
+    Rmd(RawArgument),
+    Dele(RawArgument),
+    Rnfr(RawArgument),
+    Rnto(RawArgument),
     /// `LIST [-opts] [path]`; the options are dropped.
-    List(Option<Bytes>),
+    List(Option<RawArgument>),
     /// `NLST [-opts] [path]`; the options are dropped.
-    Nlst(Option<Bytes>),
-    Mlst(Option<Bytes>),
-    Mlsd(Option<Bytes>),
-    Mlsc(Option<Bytes>),
-    Mlsr(Option<Bytes>),
+    Nlst(Option<RawArgument>),
+    Mlst(Option<RawArgument>),
+    Mlsd(Option<RawArgument>),
+    Mlsc(Option<RawArgument>),
+    Mlsr(Option<RawArgument>),
     /// `CKSM ALG offset length path`; length `None` for -1, to the end.
     Cksm {
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         offset: u64,
         length: Option<u64>,
-        path: Bytes,
+        path: RawArgument,
     },
     /// `SCKS ALG hex`
-    Scks(Algorithm, String),
-    Trev(TrevEvent, u32),
-    Site(Site),
+    Scks(ChecksumAlgorithm, String),
+    Trev(TriggerEvent, u32),
+    Site(SiteCommand),
 }
 
 /// Result of reading a command.
-type Parsed = Result<Command, CommandError>;
+type ParsedCommand = Result<Command, CommandError>;
 
 /// Text that must not reach a log. Overwritten when it is dropped.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -168,7 +171,7 @@ impl std::fmt::Debug for Secret {
 pub enum CommandError {
     /// Empty, or no such verb: 500.
     #[error("command not recognized: {0}")]
-    Unknown(String),
+    UnknownVerb(String),
     /// A known verb that this server does not offer (SMNT, ...): 502.
     #[error("command {0} not implemented")]
     NotImplemented(&'static str),
@@ -182,7 +185,7 @@ pub enum CommandError {
     },
     /// A well-formed argument that is not offered (TYPE E, MODE B, CKSM FOO): 504.
     #[error("{verb}: {reason}")]
-    Parameter {
+    UnsupportedParameter {
         /// The verb.
         verb: &'static str,
         /// The parameter that is not offered.
@@ -197,7 +200,7 @@ impl Command {
     /// Reads one line, without its ending. Never panics, whatever the bytes.
     ///
     /// # Errors
-    /// See [`CommandError`]; numbers above [`MAX_NUMBER`] and NUL bytes are syntax errors.
+    /// See [`CommandError`]; numbers above [`MAX_FILE_OFFSET`] and NUL bytes are syntax errors.
     pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
         parse::parse(line)
     }

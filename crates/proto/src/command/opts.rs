@@ -2,58 +2,58 @@
 //! command and the final `;` may be missing.
 
 use super::CommandError;
-use super::words::{Words, parse_number};
-use crate::checksum::Algorithm;
+use super::words::{ArgumentWords, parse_number};
+use crate::checksum::ChecksumAlgorithm;
 use crate::eblock::MAX_STREAMS;
-use crate::remark::is_congestion_control;
-use crate::sizing::Sizing;
-use crate::streams::StreamRange;
+use crate::remark::is_congestion_control_name;
+use crate::sizing::BufferSizing;
+use crate::streams::ParallelismRange;
 
 /// OPTS forms (names and values are case-insensitive).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Opts {
+pub enum OptsCommand {
     /// `OPTS RETR k=v;...`
-    Retr(Vec<RetrOption>),
+    Retr(Vec<RetrieveOption>),
     /// `OPTS STOR Checksum=ALG;` or `=None;` (longhaul): sum while storing.
-    StorChecksum(Option<Algorithm>),
-    /// `OPTS PASV|EPSV|SPAS AllowDelayed=0|1;`
-    AllowDelayed(bool),
+    StoreChecksum(Option<ChecksumAlgorithm>),
+    /// `OPTS PASV|EPSV|SPAS AllowDelayedPassive=0|1;`
+    AllowDelayedPassive(bool),
     /// `OPTS MLST|MLSD|MLSR facts`; `None`: no argument (RFC 3659 §7.9 clears the list).
     Facts(Option<String>),
     /// `OPTS MLSR OnError=...;TraverseSymbolicLinks=...;`
-    Mlsr,
-    /// `OPTS CKSM Markers=n;`: 113 every n seconds.
+    MlsrOptions,
+    /// `OPTS CKSM MarkerSchedule=n;`: 113 every n seconds.
     ChecksumMarkers(u32),
     /// `OPTS UTF8 [ON|OFF|NLST]`
     Utf8(bool),
     /// `OPTS DRS auto|kernel|drs1|drs` (longhaul): who sizes the buffers of data connections.
-    Sizing(Sizing),
-    /// `OPTS TUNE Congestion=NAME;` (longhaul): congestion control of the data connections over which
+    BufferSizing(BufferSizing),
+    /// `OPTS TUNE CongestionControl=NAME;` (longhaul): congestion control of the data connections over which
     /// the server sends: a name, `auto` (the server chooses while data moves) or `system`.
-    Congestion(String),
+    CongestionControl(String),
     /// Anything else; answered 501.
     Unknown(String),
 }
 
 /// One `key=value` of OPTS RETR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetrOption {
+pub enum RetrieveOption {
     /// `Parallelism=a,b,c`; what is left out is as the first.
-    Parallelism(StreamRange),
+    Parallelism(ParallelismRange),
     /// `StripeLayout=Partitioned`
     Partitioned,
     /// `StripeLayout=Blocked`
     Blocked,
     /// `BlockSize=n`
     BlockSize(u64),
-    /// `Markers=n`: 112 every n seconds while sending.
+    /// `MarkerSchedule=n`: 112 every n seconds while sending.
     Markers(u32),
 }
 
-impl Opts {
-    pub(super) fn parse(mut w: Words<'_>) -> Result<Self, CommandError> {
-        let whole = w.text("command name")?;
-        let name = w.word("command name")?.to_ascii_uppercase();
+impl OptsCommand {
+    pub(super) fn parse(mut w: ArgumentWords<'_>) -> Result<Self, CommandError> {
+        let whole = w.required_text("command name")?;
+        let name = w.required_word("command name")?.to_ascii_uppercase();
         let options = w.optional_text().unwrap_or_default();
         let parsed = match name.as_str() {
             "RETR" => retr(&options),
@@ -69,8 +69,10 @@ impl Opts {
         };
         match parsed {
             Ok(opts) => Ok(opts),
-            Err(Refusal::Unknown) => Ok(Self::Unknown(whole)),
-            Err(Refusal::Value(key)) => Err(w.syntax(format!("bad value for {key}"))),
+            Err(OptionError::UnknownOption) => Ok(Self::Unknown(whole)),
+            Err(OptionError::InvalidValue(key)) => {
+                Err(w.syntax_error(format!("bad value for {key}")))
+            }
         }
     }
 
@@ -80,29 +82,33 @@ impl Opts {
                 let options: String = options.iter().map(|o| o.encode()).collect();
                 format!("RETR {options}")
             }
-            Self::StorChecksum(algorithm) => {
+            Self::StoreChecksum(algorithm) => {
                 format!(
                     "STOR Checksum={};",
-                    algorithm.map_or("None", Algorithm::name)
+                    algorithm.map_or("None", ChecksumAlgorithm::name)
                 )
             }
-            Self::AllowDelayed(on) => format!("PASV AllowDelayed={};", u8::from(*on)),
+            Self::AllowDelayedPassive(on) => format!("PASV AllowDelayed={};", u8::from(*on)),
             Self::Facts(None) => "MLST".to_owned(),
             Self::Facts(Some(facts)) => format!("MLST {facts}"),
-            Self::Mlsr => "MLSR OnError=Continue;".to_owned(),
+            Self::MlsrOptions => "MLSR OnError=Continue;".to_owned(),
             Self::ChecksumMarkers(seconds) => format!("CKSM Markers={seconds};"),
             Self::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
-            Self::Sizing(sizing) => format!("DRS {}", sizing.name()),
-            Self::Congestion(name) => format!("TUNE Congestion={name};"),
+            Self::BufferSizing(sizing) => format!("DRS {}", sizing.name()),
+            Self::CongestionControl(name) => format!("TUNE Congestion={name};"),
             Self::Unknown(text) => text.clone(),
         }
     }
 }
 
-impl RetrOption {
+impl RetrieveOption {
     fn encode(self) -> String {
         match self {
-            Self::Parallelism(StreamRange { start, least, most }) => {
+            Self::Parallelism(ParallelismRange {
+                start,
+                min: least,
+                max: most,
+            }) => {
                 format!("Parallelism={start},{least},{most};")
             }
             Self::Partitioned => "StripeLayout=Partitioned;".to_owned(),
@@ -114,15 +120,15 @@ impl RetrOption {
 }
 
 /// Why options were not taken.
-enum Refusal {
+enum OptionError {
     /// No such option.
-    Unknown,
+    UnknownOption,
     /// The option is known, its value makes no sense.
-    Value(&'static str),
+    InvalidValue(&'static str),
 }
 
 /// The `key=value` pairs, keys in upper case; `None` for an item without `=`.
-fn pairs(options: &str) -> impl Iterator<Item = Option<(String, &str)>> {
+fn parse_pairs(options: &str) -> impl Iterator<Item = Option<(String, &str)>> {
     options
         .split(';')
         .map(str::trim)
@@ -134,48 +140,50 @@ fn pairs(options: &str) -> impl Iterator<Item = Option<(String, &str)>> {
 }
 
 /// The only pair of options that take one.
-fn only_pair(options: &str) -> Result<(String, &str), Refusal> {
-    let mut pairs = pairs(options);
-    let first = pairs.next().flatten().ok_or(Refusal::Unknown)?;
+fn parse_single_pair(options: &str) -> Result<(String, &str), OptionError> {
+    let mut pairs = parse_pairs(options);
+    let first = pairs.next().flatten().ok_or(OptionError::UnknownOption)?;
     match pairs.next() {
         None => Ok(first),
-        Some(_) => Err(Refusal::Unknown),
+        Some(_) => Err(OptionError::UnknownOption),
     }
 }
 
-fn retr(options: &str) -> Result<Opts, Refusal> {
-    let options: Vec<RetrOption> = pairs(options)
+fn retr(options: &str) -> Result<OptsCommand, OptionError> {
+    let options: Vec<RetrieveOption> = parse_pairs(options)
         .map(|pair| {
-            let (key, value) = pair.ok_or(Refusal::Unknown)?;
+            let (key, value) = pair.ok_or(OptionError::UnknownOption)?;
             retr_option(&key, value)
         })
         .collect::<Result<_, _>>()?;
     if options.is_empty() {
-        return Err(Refusal::Unknown);
+        return Err(OptionError::UnknownOption);
     }
-    Ok(Opts::Retr(options))
+    Ok(OptsCommand::Retr(options))
 }
 
-fn retr_option(key: &str, value: &str) -> Result<RetrOption, Refusal> {
+fn retr_option(key: &str, value: &str) -> Result<RetrieveOption, OptionError> {
     match key {
         "PARALLELISM" => parallelism(value)
-            .map(RetrOption::Parallelism)
-            .ok_or(Refusal::Value("Parallelism")),
-        "STRIPELAYOUT" if value.eq_ignore_ascii_case("Partitioned") => Ok(RetrOption::Partitioned),
-        "STRIPELAYOUT" if value.eq_ignore_ascii_case("Blocked") => Ok(RetrOption::Blocked),
-        "STRIPELAYOUT" => Err(Refusal::Value("StripeLayout")),
+            .map(RetrieveOption::Parallelism)
+            .ok_or(OptionError::InvalidValue("Parallelism")),
+        "STRIPELAYOUT" if value.eq_ignore_ascii_case("Partitioned") => {
+            Ok(RetrieveOption::Partitioned)
+        }
+        "STRIPELAYOUT" if value.eq_ignore_ascii_case("Blocked") => Ok(RetrieveOption::Blocked),
+        "STRIPELAYOUT" => Err(OptionError::InvalidValue("StripeLayout")),
         "BLOCKSIZE" => parse_number(value)
             .filter(|n| *n > 0)
-            .map(RetrOption::BlockSize)
-            .ok_or(Refusal::Value("BlockSize")),
-        "MARKERS" => seconds(value).map(RetrOption::Markers),
-        _ => Err(Refusal::Unknown),
+            .map(RetrieveOption::BlockSize)
+            .ok_or(OptionError::InvalidValue("BlockSize")),
+        "MARKERS" => seconds(value).map(RetrieveOption::Markers),
+        _ => Err(OptionError::UnknownOption),
     }
 }
 
 /// `start[,minimum[,maximum]]` (GFD.20 §4.2). Every number must be one and the first a possible one; of
 /// the others, what contradicts it is as the first.
-fn parallelism(value: &str) -> Option<StreamRange> {
+fn parallelism(value: &str) -> Option<ParallelismRange> {
     let numbers: Vec<u64> = value
         .split(',')
         .take(4)
@@ -190,98 +198,100 @@ fn parallelism(value: &str) -> Option<StreamRange> {
         let told = numbers.get(place).filter(|n| possible(n));
         told.and_then(|n| u32::try_from(*n).ok()).unwrap_or(start)
     };
-    Some(StreamRange {
+    Some(ParallelismRange {
         start,
-        least: other(1).min(start),
-        most: other(2).max(start),
+        min: other(1).min(start),
+        max: other(2).max(start),
     })
 }
 
-fn seconds(value: &str) -> Result<u32, Refusal> {
+fn seconds(value: &str) -> Result<u32, OptionError> {
     parse_number(value)
         .and_then(|n| u32::try_from(n).ok())
-        .ok_or(Refusal::Value("Markers"))
+        .ok_or(OptionError::InvalidValue("Markers"))
 }
 
 /// Names of congestion controls are the kernel's: up to 15 letters, digits, `_`, `-`.
-fn tune(options: &str) -> Result<Opts, Refusal> {
-    let (key, value) = only_pair(options)?;
+fn tune(options: &str) -> Result<OptsCommand, OptionError> {
+    let (key, value) = parse_single_pair(options)?;
     if key != "CONGESTION" {
-        return Err(Refusal::Unknown);
+        return Err(OptionError::UnknownOption);
     }
     let name = value.to_ascii_lowercase();
-    if !is_congestion_control(&name) {
-        return Err(Refusal::Value("Congestion"));
+    if !is_congestion_control_name(&name) {
+        return Err(OptionError::InvalidValue("Congestion"));
     }
-    Ok(Opts::Congestion(name))
+    Ok(OptsCommand::CongestionControl(name))
 }
 
-fn stor(options: &str) -> Result<Opts, Refusal> {
-    let (key, value) = only_pair(options)?;
+fn stor(options: &str) -> Result<OptsCommand, OptionError> {
+    let (key, value) = parse_single_pair(options)?;
     if key != "CHECKSUM" {
-        return Err(Refusal::Unknown);
+        return Err(OptionError::UnknownOption);
     }
     if value.eq_ignore_ascii_case("None") {
-        return Ok(Opts::StorChecksum(None));
+        return Ok(OptsCommand::StoreChecksum(None));
     }
-    Algorithm::parse(value)
-        .map(|algorithm| Opts::StorChecksum(Some(algorithm)))
-        .ok_or(Refusal::Value("Checksum"))
+    ChecksumAlgorithm::parse(value)
+        .map(|algorithm| OptsCommand::StoreChecksum(Some(algorithm)))
+        .ok_or(OptionError::InvalidValue("Checksum"))
 }
 
-fn allow_delayed(options: &str) -> Result<Opts, Refusal> {
-    let (key, value) = only_pair(options)?;
+fn allow_delayed(options: &str) -> Result<OptsCommand, OptionError> {
+    let (key, value) = parse_single_pair(options)?;
     match (key.as_str(), value) {
-        ("ALLOWDELAYED", "0") => Ok(Opts::AllowDelayed(false)),
-        ("ALLOWDELAYED", "1") => Ok(Opts::AllowDelayed(true)),
-        ("ALLOWDELAYED", _) => Err(Refusal::Value("AllowDelayed")),
-        _ => Err(Refusal::Unknown),
+        ("ALLOWDELAYED", "0") => Ok(OptsCommand::AllowDelayedPassive(false)),
+        ("ALLOWDELAYED", "1") => Ok(OptsCommand::AllowDelayedPassive(true)),
+        ("ALLOWDELAYED", _) => Err(OptionError::InvalidValue("AllowDelayed")),
+        _ => Err(OptionError::UnknownOption),
     }
 }
 
-fn mlsr(options: &str) -> Result<Opts, Refusal> {
-    for pair in pairs(options) {
-        let (key, value) = pair.ok_or(Refusal::Unknown)?;
+fn mlsr(options: &str) -> Result<OptsCommand, OptionError> {
+    for pair in parse_pairs(options) {
+        let (key, value) = pair.ok_or(OptionError::UnknownOption)?;
         let is = |words: &[&str]| words.iter().any(|w| value.eq_ignore_ascii_case(w));
         match key.as_str() {
             "ONERROR" if is(&["Continue", "Fail"]) => {}
-            "ONERROR" => return Err(Refusal::Value("OnError")),
+            "ONERROR" => return Err(OptionError::InvalidValue("OnError")),
             "TRAVERSESYMBOLICLINKS" if is(&["true", "false"]) => {}
-            "TRAVERSESYMBOLICLINKS" => return Err(Refusal::Value("TraverseSymbolicLinks")),
-            _ => return Err(Refusal::Unknown),
+            "TRAVERSESYMBOLICLINKS" => {
+                return Err(OptionError::InvalidValue("TraverseSymbolicLinks"));
+            }
+            _ => return Err(OptionError::UnknownOption),
         }
     }
-    Ok(Opts::Mlsr)
+    Ok(OptsCommand::MlsrOptions)
 }
 
-fn facts(options: &str) -> Result<Opts, Refusal> {
+fn facts(options: &str) -> Result<OptsCommand, OptionError> {
     if options.contains('=') {
-        return Err(Refusal::Unknown);
+        return Err(OptionError::UnknownOption);
     }
-    Ok(Opts::Facts(
+    Ok(OptsCommand::Facts(
         (!options.is_empty()).then(|| options.to_owned()),
     ))
 }
 
-fn cksm(options: &str) -> Result<Opts, Refusal> {
-    let (key, value) = only_pair(options)?;
+fn cksm(options: &str) -> Result<OptsCommand, OptionError> {
+    let (key, value) = parse_single_pair(options)?;
     if key != "MARKERS" {
-        return Err(Refusal::Unknown);
+        return Err(OptionError::UnknownOption);
     }
-    seconds(value).map(Opts::ChecksumMarkers)
+    seconds(value).map(OptsCommand::ChecksumMarkers)
 }
 
 /// NLST is the form of an expired draft; without an argument ON is meant.
-fn utf8(options: &str) -> Result<Opts, Refusal> {
+fn utf8(options: &str) -> Result<OptsCommand, OptionError> {
     match options.to_ascii_uppercase().as_str() {
-        "" | "ON" | "NLST" => Ok(Opts::Utf8(true)),
-        "OFF" => Ok(Opts::Utf8(false)),
-        _ => Err(Refusal::Unknown),
+        "" | "ON" | "NLST" => Ok(OptsCommand::Utf8(true)),
+        "OFF" => Ok(OptsCommand::Utf8(false)),
+        _ => Err(OptionError::UnknownOption),
     }
 }
 
-fn sizing(options: &str) -> Result<Opts, Refusal> {
-    Sizing::parse(options)
-        .map(Opts::Sizing)
-        .ok_or(Refusal::Value("DRS"))
+fn sizing(options: &str) -> Result<OptsCommand, OptionError> {
+    BufferSizing::parse(options)
+        .map(OptsCommand::BufferSizing)
+        .ok_or(OptionError::InvalidValue("DRS"))
 }

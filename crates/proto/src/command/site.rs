@@ -2,41 +2,41 @@
 
 use std::net::IpAddr;
 
-use super::words::Words;
-use super::{Bytes, CommandError};
-use crate::checksum::Algorithm;
+use super::words::ArgumentWords;
+use super::{CommandError, RawArgument};
+use crate::checksum::ChecksumAlgorithm;
 use crate::timestamp::Timestamp;
 
 /// SITE commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Site {
+pub enum SiteCommand {
     /// `SITE HELP`
     Help,
     /// `SITE CHMOD octal path`
-    Chmod(u32, Bytes),
+    Chmod(u32, RawArgument),
     /// `SITE CHGRP group path`
-    Chgrp(String, Bytes),
+    Chgrp(String, RawArgument),
     /// `SITE UTIME YYYYMMDDhhmmss path` and the older `SITE UTIME path atime mtime ctime UTC`.
-    Utime(Timestamp, Bytes),
+    Utime(Timestamp, RawArgument),
     /// `SITE SYMLINK target link`
-    Symlink(Bytes, Bytes),
+    Symlink(RawArgument, RawArgument),
     /// `SITE SYMLINKFROM target`
-    SymlinkFrom(Bytes),
+    SymlinkFrom(RawArgument),
     /// `SITE SYMLINKTO link`
-    SymlinkTo(Bytes),
+    SymlinkTo(RawArgument),
     /// `SITE RDEL path`: recursive delete.
-    Rdel(Bytes),
+    RemoveTree(RawArgument),
     /// `SITE TRNC length path`
-    Truncate(u64, Bytes),
+    Truncate(u64, RawArgument),
     /// `SITE SBUF|RETRBUFSIZE|RBUFSZ|RBUFSIZ|STORBUFSIZE|SBUFSZ|SBUFSIZ|BUFSIZE n`
-    Buffer(BufferSide, u64),
+    Buffer(BufferDirection, u64),
     /// `SITE CLIENTINFO k=v;...`
     ClientInfo(String),
     /// `SITE TASKID id`
     TaskId(String),
     /// `SITE SETDISKSTACK drivers`, `SITE SETNETSTACK drivers`: drivers of the globus library,
     /// separated by commas.
-    Stack(Stack, String),
+    DriverStack(DriverStack, String),
     /// `SITE WHOAMI`
     Whoami,
     /// `SITE VERSION`
@@ -46,7 +46,7 @@ pub enum Site {
         /// Time for the next stored file.
         modify: Option<Timestamp>,
         /// Checksum that the next stored file must have.
-        checksum: Option<(Algorithm, String)>,
+        checksum: Option<(ChecksumAlgorithm, String)>,
     },
     /// `SITE UMASK [octal]`
     Umask(Option<u32>),
@@ -61,7 +61,7 @@ pub enum Site {
 
 /// Which direction a buffer size is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BufferSide {
+pub enum BufferDirection {
     /// The server sends (RETR).
     Send,
     /// The server receives (STOR).
@@ -72,7 +72,7 @@ pub enum BufferSide {
 
 /// The use of a stack of drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stack {
+pub enum DriverStack {
     /// Files.
     Disk,
     /// Data connections.
@@ -80,69 +80,76 @@ pub enum Stack {
 }
 
 /// How the argument of a SITE verb is read.
-type Parser = fn(Words<'_>) -> Result<Site, CommandError>;
+type SiteArgumentParser = fn(ArgumentWords<'_>) -> Result<SiteCommand, CommandError>;
 
 /// The SITE verbs that are known.
-const VERBS: &[(&str, Parser)] = &[
-    ("HELP", |_| Ok(Site::Help)),
+const VERBS: &[(&str, SiteArgumentParser)] = &[
+    ("HELP", |_| Ok(SiteCommand::Help)),
     ("CHMOD", |mut w| {
-        let mode = w.octal_mode()?;
-        Ok(Site::Chmod(mode, w.path()?))
+        let mode = w.required_octal_mode()?;
+        Ok(SiteCommand::Chmod(mode, w.required_path()?))
     }),
     ("CHGRP", |mut w| {
-        let group = w.word("group")?.to_owned();
-        Ok(Site::Chgrp(group, w.path()?))
+        let group = w.required_word("group")?.to_owned();
+        Ok(SiteCommand::Chgrp(group, w.required_path()?))
     }),
     ("UTIME", utime),
     ("SYMLINK", |mut w| {
         let target = w
-            .next()
-            .ok_or_else(|| w.syntax("target is missing"))?
+            .next_word()
+            .ok_or_else(|| w.syntax_error("target is missing"))?
             .to_vec();
-        Ok(Site::Symlink(target, w.path()?))
+        Ok(SiteCommand::Symlink(target, w.required_path()?))
     }),
-    ("SYMLINKFROM", |w| w.path().map(Site::SymlinkFrom)),
-    ("SYMLINKTO", |w| w.path().map(Site::SymlinkTo)),
-    ("RDEL", |w| w.path().map(Site::Rdel)),
+    ("SYMLINKFROM", |w| {
+        w.required_path().map(SiteCommand::SymlinkFrom)
+    }),
+    ("SYMLINKTO", |w| {
+        w.required_path().map(SiteCommand::SymlinkTo)
+    }),
+    ("RDEL", |w| w.required_path().map(SiteCommand::RemoveTree)),
     ("TRNC", |mut w| {
-        let length = w.number("length")?;
-        Ok(Site::Truncate(length, w.path()?))
+        let length = w.required_number("length")?;
+        Ok(SiteCommand::Truncate(length, w.required_path()?))
     }),
-    ("SBUF", |w| buffer(w, BufferSide::Both)),
-    ("BUFSIZE", |w| buffer(w, BufferSide::Both)),
-    ("RETRBUFSIZE", |w| buffer(w, BufferSide::Send)),
-    ("RBUFSZ", |w| buffer(w, BufferSide::Send)),
-    ("RBUFSIZ", |w| buffer(w, BufferSide::Send)),
-    ("STORBUFSIZE", |w| buffer(w, BufferSide::Receive)),
-    ("SBUFSZ", |w| buffer(w, BufferSide::Receive)),
-    ("SBUFSIZ", |w| buffer(w, BufferSide::Receive)),
+    ("SBUF", |w| buffer(w, BufferDirection::Both)),
+    ("BUFSIZE", |w| buffer(w, BufferDirection::Both)),
+    ("RETRBUFSIZE", |w| buffer(w, BufferDirection::Send)),
+    ("RBUFSZ", |w| buffer(w, BufferDirection::Send)),
+    ("RBUFSIZ", |w| buffer(w, BufferDirection::Send)),
+    ("STORBUFSIZE", |w| buffer(w, BufferDirection::Receive)),
+    ("SBUFSZ", |w| buffer(w, BufferDirection::Receive)),
+    ("SBUFSIZ", |w| buffer(w, BufferDirection::Receive)),
     ("CLIENTINFO", |w| {
-        w.text("client information").map(Site::ClientInfo)
+        w.required_text("client information")
+            .map(SiteCommand::ClientInfo)
     }),
-    ("TASKID", |w| w.text("task id").map(Site::TaskId)),
-    ("SETDISKSTACK", |w| stack(w, Stack::Disk)),
-    ("SETNETSTACK", |w| stack(w, Stack::Net)),
-    ("WHOAMI", |_| Ok(Site::Whoami)),
-    ("VERSION", |_| Ok(Site::Version)),
+    ("TASKID", |w| {
+        w.required_text("task id").map(SiteCommand::TaskId)
+    }),
+    ("SETDISKSTACK", |w| stack(w, DriverStack::Disk)),
+    ("SETNETSTACK", |w| stack(w, DriverStack::Net)),
+    ("WHOAMI", |_| Ok(SiteCommand::Whoami)),
+    ("VERSION", |_| Ok(SiteCommand::Version)),
     ("STORATTR", storattr),
     ("UMASK", |mut w| {
-        let mask = (!w.rest().is_empty()).then(|| w.octal_mode());
-        w.ending(Site::Umask(mask.transpose()?))
+        let mask = (!w.remaining_trimmed().is_empty()).then(|| w.required_octal_mode());
+        w.finish_with(SiteCommand::Umask(mask.transpose()?))
     }),
     ("DATAPEER", |mut w| {
-        let address = (!w.rest().is_empty()).then(|| w.address());
-        w.ending(Site::DataPeer(address.transpose()?))
+        let address = (!w.remaining_trimmed().is_empty()).then(|| w.required_ip());
+        w.finish_with(SiteCommand::DataPeer(address.transpose()?))
     }),
     ("IDLE", |mut w| {
-        let seconds = (!w.rest().is_empty()).then(|| w.small_number("seconds"));
-        w.ending(Site::Idle(seconds.transpose()?))
+        let seconds = (!w.remaining_trimmed().is_empty()).then(|| w.required_u32("seconds"));
+        w.finish_with(SiteCommand::Idle(seconds.transpose()?))
     }),
 ];
 
-impl Site {
-    pub(super) fn parse(mut w: Words<'_>) -> Result<Self, CommandError> {
-        let whole = w.text("SITE command")?;
-        let verb = w.word("SITE command")?;
+impl SiteCommand {
+    pub(super) fn parse(mut w: ArgumentWords<'_>) -> Result<Self, CommandError> {
+        let whole = w.required_text("SITE command")?;
+        let verb = w.required_word("SITE command")?;
         let known = VERBS
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(verb));
@@ -152,7 +159,7 @@ impl Site {
         }
     }
 
-    pub(super) fn encode(&self) -> Bytes {
+    pub(super) fn encode(&self) -> RawArgument {
         let text = match self {
             Self::Help => "HELP".to_owned(),
             Self::Chmod(mode, path) => return with_path(&format!("CHMOD {mode:04o}"), path),
@@ -163,15 +170,15 @@ impl Site {
             }
             Self::SymlinkFrom(path) => return with_path("SYMLINKFROM", path),
             Self::SymlinkTo(path) => return with_path("SYMLINKTO", path),
-            Self::Rdel(path) => return with_path("RDEL", path),
+            Self::RemoveTree(path) => return with_path("RDEL", path),
             Self::Truncate(length, path) => return with_path(&format!("TRNC {length}"), path),
-            Self::Buffer(BufferSide::Send, n) => format!("RETRBUFSIZE {n}"),
-            Self::Buffer(BufferSide::Receive, n) => format!("STORBUFSIZE {n}"),
-            Self::Buffer(BufferSide::Both, n) => format!("SBUF {n}"),
+            Self::Buffer(BufferDirection::Send, n) => format!("RETRBUFSIZE {n}"),
+            Self::Buffer(BufferDirection::Receive, n) => format!("STORBUFSIZE {n}"),
+            Self::Buffer(BufferDirection::Both, n) => format!("SBUF {n}"),
             Self::ClientInfo(text) => format!("CLIENTINFO {text}"),
             Self::TaskId(text) => format!("TASKID {text}"),
-            Self::Stack(Stack::Disk, drivers) => format!("SETDISKSTACK {drivers}"),
-            Self::Stack(Stack::Net, drivers) => format!("SETNETSTACK {drivers}"),
+            Self::DriverStack(DriverStack::Disk, drivers) => format!("SETDISKSTACK {drivers}"),
+            Self::DriverStack(DriverStack::Net, drivers) => format!("SETNETSTACK {drivers}"),
             Self::Whoami => "WHOAMI".to_owned(),
             Self::Version => "VERSION".to_owned(),
             Self::StorAttr { modify, checksum } => storattr_text(*modify, checksum.as_ref()),
@@ -187,69 +194,72 @@ impl Site {
     }
 }
 
-fn with_path(head: &str, path: &[u8]) -> Bytes {
+fn with_path(head: &str, path: &[u8]) -> RawArgument {
     [head.as_bytes(), b" ", path].concat()
 }
 
-fn stack(w: Words<'_>, stack: Stack) -> Result<Site, CommandError> {
-    let drivers = w.text("list of drivers")?;
-    Ok(Site::Stack(stack, drivers.trim().to_owned()))
+fn stack(w: ArgumentWords<'_>, stack: DriverStack) -> Result<SiteCommand, CommandError> {
+    let drivers = w.required_text("list of drivers")?;
+    Ok(SiteCommand::DriverStack(stack, drivers.trim().to_owned()))
 }
 
-fn buffer(mut w: Words<'_>, side: BufferSide) -> Result<Site, CommandError> {
-    let size = w.number("buffer size")?;
-    w.ending(Site::Buffer(side, size))
+fn buffer(mut w: ArgumentWords<'_>, side: BufferDirection) -> Result<SiteCommand, CommandError> {
+    let size = w.required_number("buffer size")?;
+    w.finish_with(SiteCommand::Buffer(side, size))
 }
 
 /// `YYYYMMDDhhmmss path`, or the older `path atime mtime ctime UTC`, of which only the modification
 /// time is used.
-fn utime(w: Words<'_>) -> Result<Site, CommandError> {
+fn utime(w: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
     let mut new_form = w;
-    let first = new_form.word("time")?;
+    let first = new_form.required_word("time")?;
     if let Some(time) = Timestamp::parse(first) {
-        return Ok(Site::Utime(time, new_form.path()?));
+        return Ok(SiteCommand::Utime(time, new_form.required_path()?));
     }
-    old_utime(w.raw()).ok_or_else(|| w.syntax("time is not YYYYMMDDhhmmss"))
+    old_utime(w.remaining()).ok_or_else(|| w.syntax_error("time is not YYYYMMDDhhmmss"))
 }
 
 /// Read from the end, since the path may hold spaces.
-fn old_utime(argument: &[u8]) -> Option<Site> {
+fn old_utime(argument: &[u8]) -> Option<SiteCommand> {
     let mut words = argument.rsplitn(5, |b| *b == b' ');
     let zone = words.next()?;
     let mut time = || Timestamp::parse(str::from_utf8(words.next()?).ok()?);
     let (_ctime, mtime, _atime) = (time()?, time()?, time()?);
     let path = words.next()?;
     (zone.eq_ignore_ascii_case(b"UTC") && !path.is_empty())
-        .then(|| Site::Utime(mtime, path.to_vec()))
+        .then(|| SiteCommand::Utime(mtime, path.to_vec()))
 }
 
 /// `modify=YYYYMMDDhhmmss;checksum.ALG=hex;` in any order.
-fn storattr(w: Words<'_>) -> Result<Site, CommandError> {
-    let text = w.text("attribute")?;
+fn storattr(w: ArgumentWords<'_>) -> Result<SiteCommand, CommandError> {
+    let text = w.required_text("attribute")?;
     let (mut modify, mut checksum) = (None, None);
     for item in text.split(';').map(str::trim).filter(|i| !i.is_empty()) {
         let (key, value) = item
             .split_once('=')
-            .ok_or_else(|| w.syntax("attributes have the form name=value;"))?;
+            .ok_or_else(|| w.syntax_error("attributes have the form name=value;"))?;
         let key = key.to_ascii_lowercase();
         if key == "modify" {
             let time = Timestamp::parse(value);
-            modify = Some(time.ok_or_else(|| w.syntax("modify is not YYYYMMDDhhmmss"))?);
+            modify = Some(time.ok_or_else(|| w.syntax_error("modify is not YYYYMMDDhhmmss"))?);
         } else if let Some(name) = key.strip_prefix("checksum.") {
-            let algorithm = Algorithm::parse(name)
-                .ok_or_else(|| w.not_offered("unknown checksum algorithm"))?;
+            let algorithm = ChecksumAlgorithm::parse(name)
+                .ok_or_else(|| w.unsupported("unknown checksum algorithm"))?;
             let sum = algorithm
                 .parse_hex(value)
-                .ok_or_else(|| w.syntax(format!("not a {} checksum", algorithm.name())))?;
+                .ok_or_else(|| w.syntax_error(format!("not a {} checksum", algorithm.name())))?;
             checksum = Some((algorithm, sum));
         } else {
-            return Err(w.not_offered("only modify and checksum are offered"));
+            return Err(w.unsupported("only modify and checksum are offered"));
         }
     }
-    Ok(Site::StorAttr { modify, checksum })
+    Ok(SiteCommand::StorAttr { modify, checksum })
 }
 
-fn storattr_text(modify: Option<Timestamp>, checksum: Option<&(Algorithm, String)>) -> String {
+fn storattr_text(
+    modify: Option<Timestamp>,
+    checksum: Option<&(ChecksumAlgorithm, String)>,
+) -> String {
     let modify = modify.map_or_else(String::new, |time| format!("modify={};", time.format()));
     let checksum = checksum.map_or_else(String::new, |(algorithm, sum)| {
         format!("checksum.{}={sum};", algorithm.name().to_ascii_lowercase())

@@ -2,18 +2,18 @@
 
 use std::net::IpAddr;
 
-use super::{Bytes, CommandError, MAX_NUMBER};
+use super::{CommandError, MAX_FILE_OFFSET, RawArgument};
 
 /// Rest of an argument. Words are separated by one or more spaces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Words<'a> {
+pub(super) struct ArgumentWords<'a> {
     /// For error messages.
     pub(super) verb: &'static str,
     /// Leading spaces included until something is taken.
     rest: &'a [u8],
 }
 
-impl<'a> Words<'a> {
+impl<'a> ArgumentWords<'a> {
     pub(super) fn new(verb: &'static str, argument: &'a [u8]) -> Self {
         Self {
             verb,
@@ -22,122 +22,123 @@ impl<'a> Words<'a> {
     }
 
     /// All that is left, leading spaces included.
-    pub(super) fn raw(&self) -> &'a [u8] {
+    pub(super) fn remaining(&self) -> &'a [u8] {
         self.rest
     }
 
     /// All that is left, without leading spaces.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(super) fn remaining_trimmed(&self) -> &'a [u8] {
         without_leading_spaces(self.rest)
     }
 
     /// The next word, if there is one.
-    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
-        let (word, rest) = split_at_space(self.rest());
+    pub(super) fn next_word(&mut self) -> Option<&'a [u8]> {
+        let (word, rest) = split_at_space(self.remaining_trimmed());
         self.rest = rest;
         (!word.is_empty()).then_some(word)
     }
 
     /// The next word as text; `what` names it in the error.
-    pub(super) fn word(&mut self, what: &str) -> Result<&'a str, CommandError> {
-        let Some(word) = self.next() else {
-            return Err(self.syntax(format!("{what} is missing")));
+    pub(super) fn required_word(&mut self, what: &str) -> Result<&'a str, CommandError> {
+        let Some(word) = self.next_word() else {
+            return Err(self.syntax_error(format!("{what} is missing")));
         };
-        str::from_utf8(word).map_err(|_| self.syntax(format!("{what} is not text")))
+        str::from_utf8(word).map_err(|_| self.syntax_error(format!("{what} is not text")))
     }
 
-    /// The next word as a number of 0..=[`MAX_NUMBER`].
-    pub(super) fn number(&mut self, what: &str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        parse_number(word).ok_or_else(|| self.syntax(format!("{what} is not a number in range")))
+    /// The next word as a number of 0..=[`MAX_FILE_OFFSET`].
+    pub(super) fn required_number(&mut self, what: &str) -> Result<u64, CommandError> {
+        let word = self.required_word(what)?;
+        parse_number(word)
+            .ok_or_else(|| self.syntax_error(format!("{what} is not a number in range")))
     }
 
     /// The next word as a number of 0..2^32.
-    pub(super) fn small_number(&mut self, what: &str) -> Result<u32, CommandError> {
-        u32::try_from(self.number(what)?)
-            .map_err(|_| self.syntax(format!("{what} is not a number in range")))
+    pub(super) fn required_u32(&mut self, what: &str) -> Result<u32, CommandError> {
+        u32::try_from(self.required_number(what)?)
+            .map_err(|_| self.syntax_error(format!("{what} is not a number in range")))
     }
 
     /// The next word as an IP address.
-    pub(super) fn address(&mut self) -> Result<IpAddr, CommandError> {
-        let word = self.word("address")?;
+    pub(super) fn required_ip(&mut self) -> Result<IpAddr, CommandError> {
+        let word = self.required_word("address")?;
         word.parse()
-            .map_err(|_| self.syntax("address is not an IP address"))
+            .map_err(|_| self.syntax_error("address is not an IP address"))
     }
 
     /// The next word as an octal number of 0..=07777.
-    pub(super) fn octal_mode(&mut self) -> Result<u32, CommandError> {
-        let word = self.word("mode")?;
+    pub(super) fn required_octal_mode(&mut self) -> Result<u32, CommandError> {
+        let word = self.required_word("mode")?;
         Some(word)
             .filter(|w| w.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|w| u32::from_str_radix(w, 8).ok())
             .filter(|mode| *mode <= 0o7777)
-            .ok_or_else(|| self.syntax("mode is not an octal number of 0 to 7777"))
+            .ok_or_else(|| self.syntax_error("mode is not an octal number of 0 to 7777"))
     }
 
     /// `value`, if no word is left.
-    pub(super) fn ending<T>(&self, value: T) -> Result<T, CommandError> {
-        if self.rest().is_empty() {
+    pub(super) fn finish_with<T>(&self, value: T) -> Result<T, CommandError> {
+        if self.remaining_trimmed().is_empty() {
             return Ok(value);
         }
-        Err(self.syntax("too many arguments"))
+        Err(self.syntax_error("too many arguments"))
     }
 
     /// Everything that is left, as a path. One space ended what stands before it; further spaces,
     /// and those at the end, belong to the name.
-    pub(super) fn path(self) -> Result<Bytes, CommandError> {
+    pub(super) fn required_path(self) -> Result<RawArgument, CommandError> {
         self.optional_path()
-            .ok_or_else(|| self.syntax("path is missing"))
+            .ok_or_else(|| self.syntax_error("path is missing"))
     }
 
-    /// Everything that is left, if anything; spaces belong to the name as in [`Self::path`].
-    pub(super) fn optional_path(self) -> Option<Bytes> {
+    /// Everything that is left, if anything; spaces belong to the name as in [`Self::required_path`].
+    pub(super) fn optional_path(self) -> Option<RawArgument> {
         (!self.rest.is_empty()).then(|| self.rest.to_vec())
     }
 
     /// Everything that is left as text without trailing spaces; other encodings than UTF-8 are
     /// shown as far as they go.
     pub(super) fn optional_text(self) -> Option<String> {
-        let text = String::from_utf8_lossy(self.rest());
+        let text = String::from_utf8_lossy(self.remaining_trimmed());
         let text = text.trim_end_matches(' ');
         (!text.is_empty()).then(|| text.to_owned())
     }
 
     /// As [`Self::optional_text`], but required.
-    pub(super) fn text(self, what: &str) -> Result<String, CommandError> {
+    pub(super) fn required_text(self, what: &str) -> Result<String, CommandError> {
         self.optional_text()
-            .ok_or_else(|| self.syntax(format!("{what} is missing")))
+            .ok_or_else(|| self.syntax_error(format!("{what} is missing")))
     }
 
-    /// As [`Self::text`], but nothing other than UTF-8 will do: two names must not become one.
-    pub(super) fn exact_text(self, what: &str) -> Result<String, CommandError> {
-        if str::from_utf8(self.rest()).is_err() {
-            return Err(self.syntax(format!("{what} is not UTF-8")));
+    /// As [`Self::required_text`], but nothing other than UTF-8 will do: two names must not become one.
+    pub(super) fn required_utf8(self, what: &str) -> Result<String, CommandError> {
+        if str::from_utf8(self.remaining_trimmed()).is_err() {
+            return Err(self.syntax_error(format!("{what} is not UTF-8")));
         }
-        self.text(what)
+        self.required_text(what)
     }
 
-    pub(super) fn syntax(&self, reason: impl Into<String>) -> CommandError {
+    pub(super) fn syntax_error(&self, reason: impl Into<String>) -> CommandError {
         CommandError::Syntax {
             verb: self.verb,
             reason: reason.into(),
         }
     }
 
-    pub(super) fn not_offered(&self, reason: impl Into<String>) -> CommandError {
-        CommandError::Parameter {
+    pub(super) fn unsupported(&self, reason: impl Into<String>) -> CommandError {
+        CommandError::UnsupportedParameter {
             verb: self.verb,
             reason: reason.into(),
         }
     }
 }
 
-/// Digits only, at most [`MAX_NUMBER`]; `FromStr` would take a leading `+`.
+/// Digits only, at most [`MAX_FILE_OFFSET`]; `FromStr` would take a leading `+`.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
     if !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    text.parse().ok().filter(|n| *n <= MAX_NUMBER)
+    text.parse().ok().filter(|n| *n <= MAX_FILE_OFFSET)
 }
 
 /// The text before the first space, and the text after it.

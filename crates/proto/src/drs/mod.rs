@@ -12,16 +12,16 @@
 //! ```
 //!
 //! Lines end with CR LF; LF alone is taken too. What travels here never fails a transfer: whatever
-//! breaks the rules of [`Channel`] costs the peer this channel, and nothing else.
+//! breaks the rules of [`DrsChannel`] costs the peer this channel, and nothing else.
 
 mod address;
 mod channel;
-mod lines;
+mod line_buffer;
 mod message;
 mod nonce;
 
 pub use address::DrsAddress;
-pub use channel::{Channel, End, Event, Violation};
-pub use lines::MAX_LINE;
-pub use message::Message;
+pub use channel::{DrsChannel, DrsEvent, DrsRole, DrsViolation};
+pub use line_buffer::MAX_LINE;
+pub use message::DrsMessage;
 pub use nonce::Nonce;

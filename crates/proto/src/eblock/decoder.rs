@@ -1,6 +1,6 @@
 //! One connection's byte stream to blocks.
 
-use super::{BlockError, Flags, HEADER_LEN, Header, MAX_STREAMS};
+use super::{BlockError, BlockFlags, BlockHeader, HEADER_LEN, MAX_STREAMS};
 
 /// Meaning of the next bytes of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,16 +31,16 @@ pub enum BlockEvent {
 
 /// Decoder of one connection's byte stream for one transfer; takes input split anywhere.
 #[derive(Debug, Clone, Default)]
-pub struct Decoder {
+pub struct BlockDecoder {
     header: [u8; HEADER_LEN],
-    have: usize,
-    payload: Payload,
-    end: End,
+    header_filled: usize,
+    payload: BlockPayload,
+    eod_state: EodState,
 }
 
 /// The payload of the block that was announced last.
 #[derive(Debug, Clone, Copy, Default)]
-struct Payload {
+struct BlockPayload {
     left: u64,
     offset: u64,
     /// It is a restart marker, not file data.
@@ -49,17 +49,17 @@ struct Payload {
 
 /// How far the connection is with ending the transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum End {
+enum EodState {
     /// No EOD yet.
     #[default]
-    Open,
+    NotReached,
     /// The block that was announced last is the last one.
     Announced { close: bool },
     /// [`BlockEvent::Eod`] was given.
     Reached,
 }
 
-impl Decoder {
+impl BlockDecoder {
     /// At the start of a transfer on a connection.
     pub fn new() -> Self {
         Self::default()
@@ -82,44 +82,44 @@ impl Decoder {
                 let (n, event) = self.take_payload(rest);
                 return Ok((used + n, event));
             }
-            match self.end {
-                End::Open => {}
-                End::Announced { close } => {
-                    self.end = End::Reached;
+            match self.eod_state {
+                EodState::NotReached => {}
+                EodState::Announced { close } => {
+                    self.eod_state = EodState::Reached;
                     return Ok((used, Some(BlockEvent::Eod { close })));
                 }
-                End::Reached => return Ok((used, None)),
+                EodState::Reached => return Ok((used, None)),
             }
-            let n = rest.len().min(HEADER_LEN - self.have);
-            self.header[self.have..self.have + n].copy_from_slice(&rest[..n]);
-            self.have += n;
+            let n = rest.len().min(HEADER_LEN - self.header_filled);
+            self.header[self.header_filled..self.header_filled + n].copy_from_slice(&rest[..n]);
+            self.header_filled += n;
             used += n;
-            if self.have < HEADER_LEN {
+            if self.header_filled < HEADER_LEN {
                 return Ok((used, None));
             }
-            self.have = 0;
-            if let Some(event) = self.on_header(Header::decode(&self.header))? {
+            self.header_filled = 0;
+            if let Some(event) = self.on_header(BlockHeader::decode(&self.header))? {
                 return Ok((used, Some(event)));
             }
         }
     }
 
     /// Bytes of payload that must follow before the next header. An edge may move them itself
-    /// ([`Self::advance`]): to [`Self::payload_offset`] if they are file data, nowhere otherwise.
+    /// ([`Self::skip_payload`]): to [`Self::payload_offset`] if they are file data, nowhere otherwise.
     pub fn payload_left(&self) -> u64 {
         self.payload.left
     }
 
     /// Whether the payload is file data, and no restart marker that is to be dropped.
-    pub fn payload_is_data(&self) -> bool {
+    pub fn is_payload_data(&self) -> bool {
         !self.payload.skip
     }
 
     /// Bytes of header still missing before the next event can be known. 0 inside a payload, and
     /// when [`Self::decode`] has an event to give without any input.
     pub fn header_left(&self) -> usize {
-        match self.end {
-            End::Open if self.payload.left == 0 => HEADER_LEN - self.have,
+        match self.eod_state {
+            EodState::NotReached if self.payload.left == 0 => HEADER_LEN - self.header_filled,
             _ => 0,
         }
     }
@@ -130,15 +130,15 @@ impl Decoder {
     }
 
     /// The edge moved `n` payload bytes itself (splice). `n` must not exceed `payload_left()`.
-    pub fn advance(&mut self, n: u64) {
+    pub fn skip_payload(&mut self, n: u64) {
         let n = n.min(self.payload.left);
         self.payload.left -= n;
         self.payload.offset += n;
     }
 
     /// Whether the stream may end here without loss: nothing pending of a header or block.
-    pub fn at_boundary(&self) -> bool {
-        self.payload.left == 0 && self.have == 0
+    pub fn is_at_boundary(&self) -> bool {
+        self.payload.left == 0 && self.header_filled == 0
     }
 
     fn take_payload(&mut self, input: &[u8]) -> (usize, Option<BlockEvent>) {
@@ -156,22 +156,22 @@ impl Decoder {
                 len,
             }
         };
-        self.advance(len as u64);
+        self.skip_payload(len as u64);
         (len, Some(event))
     }
 
     /// Notes what a complete header announces; returns an event if it carries one by itself.
-    fn on_header(&mut self, h: Header) -> Result<Option<BlockEvent>, BlockError> {
+    fn on_header(&mut self, h: BlockHeader) -> Result<Option<BlockEvent>, BlockError> {
         check_header(h)?;
-        let event = if h.flags.has(Flags::EOF) {
+        let event = if h.flags.contains(BlockFlags::EOF) {
             Some(BlockEvent::Eof { streams: h.offset })
         } else {
             self.payload = announced_payload(h);
             None
         };
-        if h.flags.has(Flags::EOD) {
-            let close = h.flags.has(Flags::CLOSE);
-            self.end = End::Announced { close };
+        if h.flags.contains(BlockFlags::EOD) {
+            let close = h.flags.contains(BlockFlags::CLOSE);
+            self.eod_state = EodState::Announced { close };
         }
         Ok(event)
     }
@@ -182,18 +182,18 @@ impl Decoder {
 /// # Errors
 /// It announces nonsense: a block beyond any file, an absurd end-of-data count, or an end of file
 /// with data.
-pub fn check_header(h: Header) -> Result<(), BlockError> {
-    if h.flags.has(Flags::EOF) {
+pub fn check_header(h: BlockHeader) -> Result<(), BlockError> {
+    if h.flags.contains(BlockFlags::EOF) {
         return match (h.count, h.offset) {
             (1.., _) => Err(BlockError::EofWithData(h.count)),
-            (0, streams) if streams > MAX_STREAMS => Err(BlockError::EodCount(streams)),
+            (0, streams) if streams > MAX_STREAMS => Err(BlockError::EodCountTooLarge(streams)),
             (0, _) => Ok(()),
         };
     }
     let offset = payload_offset(h);
     let end = offset.checked_add(h.count);
     if end.is_none_or(|end| end > i64::MAX as u64) {
-        return Err(BlockError::Beyond {
+        return Err(BlockError::BeyondMaxOffset {
             offset,
             count: h.count,
         });
@@ -202,19 +202,19 @@ pub fn check_header(h: Header) -> Result<(), BlockError> {
 }
 
 /// The offset of a restart marker means nothing and is not looked at.
-fn payload_offset(h: Header) -> u64 {
-    if h.flags.has(Flags::RESTART) {
+fn payload_offset(h: BlockHeader) -> u64 {
+    if h.flags.contains(BlockFlags::RESTART) {
         0
     } else {
         h.offset
     }
 }
 
-fn announced_payload(h: Header) -> Payload {
-    Payload {
+fn announced_payload(h: BlockHeader) -> BlockPayload {
+    BlockPayload {
         left: h.count,
         offset: payload_offset(h),
-        skip: h.flags.has(Flags::RESTART),
+        skip: h.flags.contains(BlockFlags::RESTART),
     }
 }
 
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
 
     fn header(flags: u8, count: u64, offset: u64) -> Vec<u8> {
-        let flags = Flags(flags);
-        Header {
+        let flags = BlockFlags(flags);
+        BlockHeader {
             flags,
             count,
             offset,
@@ -235,7 +235,7 @@ mod tests {
 
     /// All events of `wire` in one piece, and how many bytes were consumed.
     fn decode(wire: &[u8]) -> Result<(usize, Vec<BlockEvent>), BlockError> {
-        let mut decoder = Decoder::new();
+        let mut decoder = BlockDecoder::new();
         let (mut at, mut events) = (0, Vec::new());
         loop {
             let (n, event) = decoder.decode(&wire[at..])?;
@@ -303,36 +303,36 @@ mod tests {
 
     #[test]
     fn restart_markers_are_told_from_file_data() {
-        let mut decoder = Decoder::new();
+        let mut decoder = BlockDecoder::new();
         let head = header(0x10, 3, u64::MAX);
         assert_eq!(decoder.decode(&head), Ok((HEADER_LEN, None)));
         assert_eq!((decoder.payload_left(), decoder.header_left()), (3, 0));
-        assert!(!decoder.payload_is_data());
-        assert!(!decoder.at_boundary());
+        assert!(!decoder.is_payload_data());
+        assert!(!decoder.is_at_boundary());
         assert_eq!(
             decoder.decode(b"0-1"),
             Ok((3, Some(BlockEvent::Skip { len: 3 })))
         );
         assert_eq!(decoder.header_left(), HEADER_LEN);
-        assert!(decoder.at_boundary());
+        assert!(decoder.is_at_boundary());
     }
 
     #[test]
     fn an_edge_that_splices_learns_of_the_eod() {
-        let mut decoder = Decoder::new();
+        let mut decoder = BlockDecoder::new();
         decoder.decode(&header(0x08, 100, 50)).unwrap();
         assert_eq!(
             (decoder.payload_left(), decoder.payload_offset()),
             (100, 50)
         );
         assert_eq!(decoder.header_left(), 0);
-        assert!(decoder.payload_is_data());
-        decoder.advance(60);
+        assert!(decoder.is_payload_data());
+        decoder.skip_payload(60);
         assert_eq!(
             (decoder.payload_left(), decoder.payload_offset()),
             (40, 110)
         );
-        decoder.advance(40);
+        decoder.skip_payload(40);
         assert_eq!(decoder.header_left(), 0, "an event is due, nothing to read");
         assert_eq!(
             decoder.decode(&[]),
@@ -343,11 +343,11 @@ mod tests {
 
     #[test]
     fn header_left_counts_down() {
-        let mut decoder = Decoder::new();
+        let mut decoder = BlockDecoder::new();
         assert_eq!(decoder.header_left(), HEADER_LEN);
         decoder.decode(&[0; 5]).unwrap();
         assert_eq!(decoder.header_left(), HEADER_LEN - 5);
-        assert!(!decoder.at_boundary());
+        assert!(!decoder.is_at_boundary());
     }
 
     #[test]
@@ -357,14 +357,14 @@ mod tests {
         for (offset, count) in [(max, 1), (u64::MAX, 1), (0, u64::MAX), (1, max)] {
             assert_eq!(
                 decode(&header(0, count, offset)),
-                Err(BlockError::Beyond { offset, count })
+                Err(BlockError::BeyondMaxOffset { offset, count })
             );
         }
         assert!(decode(&header(0x40, 0, MAX_STREAMS)).is_ok());
         let over = MAX_STREAMS + 1;
         assert_eq!(
             decode(&header(0x40, 0, over)),
-            Err(BlockError::EodCount(over))
+            Err(BlockError::EodCountTooLarge(over))
         );
         assert_eq!(decode(&header(0x40, 5, 1)), Err(BlockError::EofWithData(5)));
     }

@@ -6,8 +6,8 @@
 mod completion;
 mod decoder;
 
-pub use completion::Completion;
-pub use decoder::{BlockEvent, Decoder, check_header};
+pub use completion::EodCounter;
+pub use decoder::{BlockDecoder, BlockEvent, check_header};
 
 /// Bytes of a MODE E header.
 pub const HEADER_LEN: usize = 17;
@@ -17,9 +17,9 @@ pub const MAX_STREAMS: u64 = 4096;
 
 /// Descriptor bits of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(pub u8);
+pub struct BlockFlags(pub u8);
 
-impl Flags {
+impl BlockFlags {
     /// Legacy end of record; ignored.
     pub const EOR: u8 = 0x80;
     /// The offset field holds the number of EODs to expect.
@@ -34,27 +34,27 @@ impl Flags {
     pub const CLOSE: u8 = 0x04;
 
     /// Whether all bits of `mask` are set.
-    pub const fn has(self, mask: u8) -> bool {
+    pub const fn contains(self, mask: u8) -> bool {
         self.0 & mask == mask
     }
 }
 
 /// One MODE E header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Header {
+pub struct BlockHeader {
     /// Descriptor bits.
-    pub flags: Flags,
+    pub flags: BlockFlags,
     /// Bytes of data after this header.
     pub count: u64,
-    /// File offset of the first of them, or the EOD count when [`Flags::EOF`] is set.
+    /// File offset of the first of them, or the EOD count when [`BlockFlags::EOF`] is set.
     pub offset: u64,
 }
 
-impl Header {
+impl BlockHeader {
     /// A block of file data.
     pub const fn data(offset: u64, count: u64) -> Self {
         Self {
-            flags: Flags(0),
+            flags: BlockFlags(0),
             count,
             offset,
         }
@@ -63,7 +63,7 @@ impl Header {
     /// End of data on this connection.
     pub const fn eod(close: bool) -> Self {
         Self {
-            flags: Flags(Flags::EOD | if close { Flags::CLOSE } else { 0 }),
+            flags: BlockFlags(BlockFlags::EOD | if close { BlockFlags::CLOSE } else { 0 }),
             count: 0,
             offset: 0,
         }
@@ -71,9 +71,9 @@ impl Header {
 
     /// End of data on this connection, and the announcement of `streams` EODs in all.
     pub const fn eof(streams: u64, close: bool) -> Self {
-        let close = if close { Flags::CLOSE } else { 0 };
+        let close = if close { BlockFlags::CLOSE } else { 0 };
         Self {
-            flags: Flags(Flags::EOF | Flags::EOD | close),
+            flags: BlockFlags(BlockFlags::EOF | BlockFlags::EOD | close),
             count: 0,
             offset: streams,
         }
@@ -96,7 +96,7 @@ impl Header {
             u64::from_be_bytes(w)
         };
         Self {
-            flags: Flags(b[0]),
+            flags: BlockFlags(b[0]),
             count: word(1),
             offset: word(9),
         }
@@ -108,7 +108,7 @@ impl Header {
 pub enum BlockError {
     /// offset + count passes the largest file offset, 2^63 - 1.
     #[error("block at {offset} of {count} bytes lies beyond any file")]
-    Beyond {
+    BeyondMaxOffset {
         /// Announced offset.
         offset: u64,
         /// Announced length.
@@ -116,24 +116,24 @@ pub enum BlockError {
     },
     /// An EOD count above [`MAX_STREAMS`].
     #[error("end-of-data count {0} is absurd")]
-    EodCount(u64),
+    EodCountTooLarge(u64),
     /// The connection ended inside a block or before its EOD.
     #[error("data connection ended before its end-of-data mark")]
     Truncated,
     /// Two EOF headers that announce different counts.
     #[error("contradicting end-of-data counts {0} and {1}")]
-    Contradiction(u64, u64),
+    EodCountMismatch(u64, u64),
     /// An EOF header that announces data: its offset field is the EOD count, so nobody knows where
     /// the data belongs.
     #[error("end-of-file header with {0} bytes of data")]
     EofWithData(u64),
     /// Bytes that came twice, and not the same: nobody knows which are the file's.
     #[error("bytes at {0} came twice, with different content")]
-    Different(u64),
+    ConflictingDuplicate(u64),
     /// Bytes that came twice, where those that came first cannot be compared: the store cannot be
     /// read, or they are still under way on another connection.
     #[error("bytes at {0} came twice and cannot be compared")]
-    Uncomparable(u64),
+    UnverifiableDuplicate(u64),
 }
 
 #[cfg(test)]
@@ -142,22 +142,25 @@ mod tests {
 
     #[test]
     fn headers_have_the_bytes_seen_on_the_wire() {
-        let hex = |h: Header| h.encode().map(|b| format!("{b:02x}")).concat();
+        let hex = |h: BlockHeader| h.encode().map(|b| format!("{b:02x}")).concat();
         assert_eq!(
-            hex(Header::data(0, 6)),
+            hex(BlockHeader::data(0, 6)),
             "0000000000000000060000000000000000"
         );
         assert_eq!(
-            hex(Header::eof(2, false)),
+            hex(BlockHeader::eof(2, false)),
             "4800000000000000000000000000000002"
         );
         assert_eq!(
-            hex(Header::eod(false)),
+            hex(BlockHeader::eod(false)),
             "0800000000000000000000000000000000"
         );
-        assert_eq!(hex(Header::eod(true)), "0c00000000000000000000000000000000");
         assert_eq!(
-            hex(Header::eof(1, true)),
+            hex(BlockHeader::eod(true)),
+            "0c00000000000000000000000000000000"
+        );
+        assert_eq!(
+            hex(BlockHeader::eof(1, true)),
             "4c00000000000000000000000000000001"
         );
     }

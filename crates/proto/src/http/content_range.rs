@@ -8,7 +8,7 @@ pub struct ContentRange {
     /// The bytes that follow; `None` when the range that was asked for cannot be had (416).
     pub range: Option<ByteRange>,
     /// Length of the whole representation, if told.
-    pub complete: Option<u64>,
+    pub complete_length: Option<u64>,
 }
 
 impl ContentRange {
@@ -22,26 +22,26 @@ impl ContentRange {
         let (range, complete) = rest.trim().split_once('/')?;
         let complete = match complete {
             "*" => None,
-            digits => Some(number(digits)?),
+            digits => Some(parse_number(digits)?),
         };
         if range == "*" {
             return complete.map(|_| Self {
                 range: None,
-                complete,
+                complete_length: complete,
             });
         }
         let (first, last) = range.split_once('-')?;
-        let end = number(last)?.checked_add(1)?;
-        let range = ByteRange::new(number(first)?, end)?;
+        let end = parse_number(last)?.checked_add(1)?;
+        let range = ByteRange::new(parse_number(first)?, end)?;
         complete.is_none_or(|all| end <= all).then_some(Self {
             range: Some(range),
-            complete,
+            complete_length: complete,
         })
     }
 }
 
 /// Digits alone, of a number that fits.
-pub fn number(text: &str) -> Option<u64> {
+pub fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok())?
 }
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     /// First byte and end, and the whole.
-    type Read = (Option<(u64, u64)>, Option<u64>);
+    type ParsedRange = (Option<(u64, u64)>, Option<u64>);
 
-    fn read(text: &str) -> Option<Read> {
+    fn read(text: &str) -> Option<ParsedRange> {
         let told = ContentRange::parse(text)?;
-        Some((told.range.map(|r| (r.start, r.end)), told.complete))
+        Some((told.range.map(|r| (r.start, r.end)), told.complete_length))
     }
 
     #[test]

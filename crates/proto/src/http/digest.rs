@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::checksum::Algorithm;
+use crate::checksum::ChecksumAlgorithm;
 
 /// Longest field that is read, bytes.
 const LONGEST: usize = 4096;
@@ -18,19 +18,19 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// The value of Want-Repr-Digest (RFC 9530 §4) that asks for all that can be compared, the cheapest to
 /// compute first.
-pub const WANTED: &str = "crc32c=10, adler=9, sha-256=8, sha-512=5, md5=3, sha=1";
+pub const WANT_REPR_DIGEST: &str = "crc32c=10, adler=9, sha-256=8, sha-512=5, md5=3, sha=1";
 
 /// The same as Want-Digest (RFC 3230 §4.3.1), which servers of large archives know.
-pub const WANTED_BEFORE: &str =
+pub const WANT_DIGEST: &str =
     "crc32c;q=1, adler32;q=0.9, sha-256;q=0.8, sha-512;q=0.5, md5;q=0.3, sha;q=0.1";
 
 /// The checksums of the whole representation that `fields` (lower-case names, values) tell, as lower-case
 /// hex. `partial`: they came with a part of it (206), so that what is of the message is not of the file.
 /// A sum that two fields tell differently is told by none.
-pub fn told<'f>(
+pub fn checksums_from_fields<'f>(
     fields: impl IntoIterator<Item = (&'f str, &'f str)>,
     partial: bool,
-) -> Vec<(Algorithm, String)> {
+) -> Vec<(ChecksumAlgorithm, String)> {
     let fields: Vec<_> = fields
         .into_iter()
         .filter(|(_, value)| value.len() <= LONGEST)
@@ -39,25 +39,25 @@ pub fn told<'f>(
         let named = fields.iter().find(|(field, _)| *field == name);
         named.map(|(_, value)| value.trim())
     };
-    let mut sums = Sums::default();
+    let mut sums = DigestSet::default();
     for (name, value) in &fields {
         match *name {
-            "repr-digest" => sums.extend(dictionary(value)),
-            "digest" => sums.extend(instance_digests(value)),
-            "content-md5" if !partial => sums.add_bytes(Algorithm::Md5, value),
+            "repr-digest" => sums.extend(parse_repr_digest(value)),
+            "digest" => sums.extend(parse_digest_field(value)),
+            "content-md5" if !partial => sums.add_bytes(ChecksumAlgorithm::Md5, value),
             _ => {}
         }
     }
-    sums.extend(object_store_sums(&fields, &value));
+    sums.extend(object_store_checksums(&fields, &value));
     sums.finish()
 }
 
 /// Sums known so far; a contradiction leaves nothing.
 #[derive(Default)]
-struct Sums(Vec<(Algorithm, Option<String>)>);
+struct DigestSet(Vec<(ChecksumAlgorithm, Option<String>)>);
 
-impl Sums {
-    fn add(&mut self, algorithm: Algorithm, hex: String) {
+impl DigestSet {
+    fn add(&mut self, algorithm: ChecksumAlgorithm, hex: String) {
         match self.0.iter_mut().find(|(known, _)| *known == algorithm) {
             Some((_, sum)) if sum.as_ref() != Some(&hex) => *sum = None,
             Some(_) => {}
@@ -65,17 +65,17 @@ impl Sums {
         }
     }
 
-    fn add_bytes(&mut self, algorithm: Algorithm, base64: &str) {
+    fn add_bytes(&mut self, algorithm: ChecksumAlgorithm, base64: &str) {
         self.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
     }
 
-    fn extend(&mut self, sums: impl IntoIterator<Item = (Algorithm, String)>) {
+    fn extend(&mut self, sums: impl IntoIterator<Item = (ChecksumAlgorithm, String)>) {
         for (algorithm, hex) in sums {
             self.add(algorithm, hex);
         }
     }
 
-    fn finish(self) -> Vec<(Algorithm, String)> {
+    fn finish(self) -> Vec<(ChecksumAlgorithm, String)> {
         let known = self.0.into_iter();
         known
             .filter_map(|(algorithm, sum)| Some((algorithm, sum?)))
@@ -84,28 +84,28 @@ impl Sums {
 }
 
 /// The algorithms of the IANA registries of both RFCs, whatever the case.
-fn algorithm(name: &str) -> Option<Algorithm> {
+fn algorithm_from_registry(name: &str) -> Option<ChecksumAlgorithm> {
     match name.to_ascii_lowercase().as_str() {
-        "sha-512" => Some(Algorithm::Sha512),
-        "sha-256" => Some(Algorithm::Sha256),
-        "sha" => Some(Algorithm::Sha1),
-        "md5" => Some(Algorithm::Md5),
-        "adler" | "adler32" => Some(Algorithm::Adler32),
-        "crc32c" => Some(Algorithm::Crc32c),
+        "sha-512" => Some(ChecksumAlgorithm::Sha512),
+        "sha-256" => Some(ChecksumAlgorithm::Sha256),
+        "sha" => Some(ChecksumAlgorithm::Sha1),
+        "md5" => Some(ChecksumAlgorithm::Md5),
+        "adler" | "adler32" => Some(ChecksumAlgorithm::Adler32),
+        "crc32c" => Some(ChecksumAlgorithm::Crc32c),
         _ => None,
     }
 }
 
 /// Sums of a Repr-Digest field: a dictionary of byte sequences (RFC 8941 §3.2). One that breaks the
 /// grammar tells nothing (§4.2).
-fn dictionary(text: &str) -> Vec<(Algorithm, String)> {
+fn parse_repr_digest(text: &str) -> Vec<(ChecksumAlgorithm, String)> {
     let mut sums = Vec::new();
     let mut rest = text.trim_matches([' ', '\t']);
     while !rest.is_empty() {
-        let Some((key, value, after)) = member(rest) else {
+        let Some((key, value, after)) = parse_member(rest) else {
             return Vec::new();
         };
-        if let Some(algorithm) = algorithm(key)
+        if let Some(algorithm) = algorithm_from_registry(key)
             && let Some(hex) = from_base64(algorithm, value)
         {
             sums.push((algorithm, hex));
@@ -126,7 +126,7 @@ fn dictionary(text: &str) -> Vec<(Algorithm, String)> {
 }
 
 /// `key=:base64:;parameters`: the key, the text between the colons, and what follows.
-fn member(text: &str) -> Option<(&str, &str, &str)> {
+fn parse_member(text: &str) -> Option<(&str, &str, &str)> {
     let key_end = text.find(|c: char| !is_key(c)).unwrap_or(text.len());
     let (key, rest) = text.split_at(key_end);
     let rest = rest.strip_prefix("=:")?;
@@ -160,12 +160,12 @@ fn after_parameters(text: &str) -> &str {
 
 /// Sums of a Digest field (RFC 3230 §4.3.2): `sha-256=base64,adler32=hex`. Sums of 32 bits are hex in
 /// the registry, and base64 at some servers.
-fn instance_digests(text: &str) -> impl Iterator<Item = (Algorithm, String)> {
+fn parse_digest_field(text: &str) -> impl Iterator<Item = (ChecksumAlgorithm, String)> {
     text.split(',').filter_map(|item| {
         let (name, value) = item.trim().split_once('=')?;
-        let algorithm = algorithm(name.trim())?;
+        let algorithm = algorithm_from_registry(name.trim())?;
         let value = value.trim().trim_matches('"');
-        let hex = match algorithm.combines() {
+        let hex = match algorithm.is_combinable() {
             true => hex_of_full_length(algorithm, value),
             false => None,
         };
@@ -174,10 +174,10 @@ fn instance_digests(text: &str) -> impl Iterator<Item = (Algorithm, String)> {
 }
 
 /// Sums that object stores tell: of the object as it is stored.
-fn object_store_sums<'f>(
+fn object_store_checksums<'f>(
     fields: &[(&'f str, &'f str)],
     value: &dyn Fn(&str) -> Option<&'f str>,
-) -> Vec<(Algorithm, String)> {
+) -> Vec<(ChecksumAlgorithm, String)> {
     let mut sums = Vec::new();
     let mut add = |algorithm, base64: &str| {
         sums.extend(from_base64(algorithm, base64).map(|hex| (algorithm, hex)));
@@ -189,8 +189,8 @@ fn object_store_sums<'f>(
             "x-goog-hash" if as_kept => {
                 for item in text.split(',') {
                     match item.trim().split_once('=') {
-                        Some(("crc32c", sum)) => add(Algorithm::Crc32c, sum),
-                        Some(("md5", sum)) => add(Algorithm::Md5, sum),
+                        Some(("crc32c", sum)) => add(ChecksumAlgorithm::Crc32c, sum),
+                        Some(("md5", sum)) => add(ChecksumAlgorithm::Md5, sum),
                         _ => {}
                     }
                 }
@@ -198,39 +198,39 @@ fn object_store_sums<'f>(
             // The sum of parts' sums is no sum of the bytes.
             name if value("x-amz-checksum-type") != Some("COMPOSITE") => {
                 match name.strip_prefix("x-amz-checksum-") {
-                    Some("crc32") => add(Algorithm::Crc32, text),
-                    Some("crc32c") => add(Algorithm::Crc32c, text),
-                    Some("sha1") => add(Algorithm::Sha1, text),
-                    Some("sha256") => add(Algorithm::Sha256, text),
+                    Some("crc32") => add(ChecksumAlgorithm::Crc32, text),
+                    Some("crc32c") => add(ChecksumAlgorithm::Crc32c, text),
+                    Some("sha1") => add(ChecksumAlgorithm::Sha1, text),
+                    Some("sha256") => add(ChecksumAlgorithm::Sha256, text),
                     _ => {}
                 }
             }
             _ => {}
         }
     }
-    sums.extend(md5_of_s3(value).map(|hex| (Algorithm::Md5, hex)));
+    sums.extend(s3_etag_md5(value).map(|hex| (ChecksumAlgorithm::Md5, hex)));
     sums
 }
 
 /// The ETag where it is known to be the MD5 of the object: at S3, unless it was stored in parts (`-` and
 /// their number follow) or is encrypted with a key that is not S3's own.
-fn md5_of_s3<'f>(value: &dyn Fn(&str) -> Option<&'f str>) -> Option<String> {
+fn s3_etag_md5<'f>(value: &dyn Fn(&str) -> Option<&'f str>) -> Option<String> {
     if value("server") != Some("AmazonS3") {
         return None;
     }
     let encrypted = value("x-amz-server-side-encryption").is_some_and(|how| how != "AES256")
         || value("x-amz-server-side-encryption-customer-algorithm").is_some();
     let etag = value("etag")?.strip_prefix('"')?.strip_suffix('"')?;
-    (!encrypted).then(|| hex_of_full_length(Algorithm::Md5, etag))?
+    (!encrypted).then(|| hex_of_full_length(ChecksumAlgorithm::Md5, etag))?
 }
 
-fn hex_of_full_length(algorithm: Algorithm, text: &str) -> Option<String> {
+fn hex_of_full_length(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
     let full = text.len() == algorithm.hex_len();
     full.then(|| algorithm.parse_hex(text))?
 }
 
 /// Lower-case hex of a sum in base64; `None` unless it has the length of the algorithm's.
-fn from_base64(algorithm: Algorithm, text: &str) -> Option<String> {
+fn from_base64(algorithm: ChecksumAlgorithm, text: &str) -> Option<String> {
     let text = text.trim();
     // Four letters for three bytes.
     if text.len() > algorithm.hex_len() {
@@ -244,7 +244,7 @@ fn from_base64(algorithm: Algorithm, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Algorithm::{Adler32, Crc32, Crc32c, Md5, Sha1, Sha256};
+    use ChecksumAlgorithm::{Adler32, Crc32, Crc32c, Md5, Sha1, Sha256};
 
     /// Sums of `hello`, and how they are written.
     const SHA256: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
@@ -252,11 +252,11 @@ mod tests {
     const MD5: &str = "5d41402abc4b2a76b9719d911017c592";
     const MD5_BASE64: &str = "XUFAKrxLKna5cZ2REBfFkg==";
 
-    fn sums(fields: &[(&str, &str)]) -> Vec<(Algorithm, String)> {
-        told(fields.iter().copied(), false)
+    fn sums(fields: &[(&str, &str)]) -> Vec<(ChecksumAlgorithm, String)> {
+        checksums_from_fields(fields.iter().copied(), false)
     }
 
-    fn one(name: &str, value: &str) -> Vec<(Algorithm, String)> {
+    fn one(name: &str, value: &str) -> Vec<(ChecksumAlgorithm, String)> {
         sums(&[(name, value)])
     }
 
@@ -298,7 +298,10 @@ mod tests {
     #[test]
     fn what_went_before_is_read_too() {
         assert_eq!(one("content-md5", MD5_BASE64), [(Md5, MD5.to_owned())]);
-        assert_eq!(told([("content-md5", MD5_BASE64)], true), []);
+        assert_eq!(
+            checksums_from_fields([("content-md5", MD5_BASE64)], true),
+            []
+        );
         let digest = format!("SHA-256={SHA256_BASE64},adler32=062c0215, UNIXsum=3");
         let expected = [(Sha256, SHA256.to_owned()), (Adler32, "062c0215".into())];
         assert_eq!(one("digest", &digest), expected);

@@ -4,4 +4,4 @@ pub mod content_range;
 pub mod date;
 pub mod digest;
 pub mod multistatus;
-pub mod target;
+pub mod url;

@@ -7,13 +7,13 @@ pub struct FactSet(u16);
 /// A fact that MLST knows, in output order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
-    /// `Type`
+    /// `DataType`
     Type,
     /// `Modify`
     Modify,
     /// `Charset`
     Charset,
-    /// `Size`
+    /// `BufferSize`
     Size,
     /// `Perm`
     Perm,
@@ -96,24 +96,30 @@ impl FactSet {
     }
 
     /// Whether the fact is wanted.
-    pub fn has(self, fact: Fact) -> bool {
+    pub fn contains(self, fact: Fact) -> bool {
         self.0 & fact.bit() != 0
     }
 
-    /// The FEAT line `MLST Type*;...`: every fact, those of this set with `*` (RFC 3659 §7.8).
+    /// The FEAT line `MLST DataType*;...`: every fact, those of this set with `*` (RFC 3659 §7.8).
     pub fn feature_line(self) -> String {
         let facts: String = Fact::ALL
             .into_iter()
-            .map(|fact| format!("{}{};", fact.name(), if self.has(fact) { "*" } else { "" }))
+            .map(|fact| {
+                format!(
+                    "{}{};",
+                    fact.name(),
+                    if self.contains(fact) { "*" } else { "" }
+                )
+            })
             .collect();
         format!("MLST {facts}")
     }
 
-    /// The selected facts as `Type;Size;` for the reply to OPTS MLST.
+    /// The selected facts as `DataType;BufferSize;` for the reply to OPTS MLST.
     pub fn selected(self) -> String {
         Fact::ALL
             .into_iter()
-            .filter(|fact| self.has(*fact))
+            .filter(|fact| self.contains(*fact))
             .map(|fact| format!("{};", fact.name()))
             .collect()
     }

@@ -1,21 +1,26 @@
 //! `ls -l` lines, as LIST and `STAT path` give them, of Unix-like servers and of Windows.
 
-use super::{Entry, Kind, RemoteEntry, kind_of_dir, push_name, without_ending};
+use super::{DirectoryEntry, EntryKind, ListedEntry, directory_kind, push_name, without_ending};
 use crate::timestamp::Timestamp;
 
 /// `-rw-r--r--   1 owner group 3000000 Nov 20 08:21 name` without line ending. A symbolic link is
 /// shown as the link that it is, whatever it leads to: `lrwxrwxrwx ... name -> target`. A recursive
 /// client must not take it for a directory of its own.
-pub fn format_ls(entry: &Entry, now: Timestamp) -> Vec<u8> {
+pub fn format_ls(entry: &DirectoryEntry, now: Timestamp) -> Vec<u8> {
     let (letter, mode, links, size) = match &entry.link_target {
         Some(target) => ('l', LINK_MODE, 1, target.len() as u64),
-        None => (type_letter(entry.kind), entry.mode, entry.links, entry.size),
+        None => (
+            type_letter(entry.kind),
+            entry.mode,
+            entry.link_count,
+            entry.size,
+        ),
     };
     let mut line = format!(
         "{letter}{} {links:>3} {:<8} {:<8} {size:>12} {} ",
         mode_letters(mode),
-        entry.owner_word(),
-        entry.group_word(),
+        entry.owner_column(),
+        entry.group_column(),
         entry.modified.format_ls(now),
     )
     .into_bytes();
@@ -32,17 +37,17 @@ const LINK_MODE: u32 = 0o777;
 
 /// Reads one `ls -l` line of a Unix-like server, or a `DIR` line of a Windows server; `total 12` and
 /// the like give `None`. Names may hold spaces; of `a -> b` the name is `a`.
-pub fn parse_ls(line: &[u8]) -> Option<RemoteEntry> {
+pub fn parse_ls(line: &[u8]) -> Option<ListedEntry> {
     let line = without_ending(line);
     parse_unix(line).or_else(|| parse_dos(line))
 }
 
-fn type_letter(kind: Kind) -> char {
+fn type_letter(kind: EntryKind) -> char {
     match kind {
-        Kind::File => '-',
-        Kind::Dir | Kind::CurrentDir | Kind::ParentDir => 'd',
-        Kind::SymLink => 'l',
-        Kind::Other => 'p',
+        EntryKind::File => '-',
+        EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir => 'd',
+        EntryKind::SymLink => 'l',
+        EntryKind::Other => 'p',
     }
 }
 
@@ -67,13 +72,13 @@ fn mode_letters(mode: u32) -> String {
 }
 
 /// Kind and permission bits of `drwxr-xr-x`; a mark for access lists may follow.
-fn parse_mode(word: &[u8]) -> Option<(Kind, u32)> {
+fn parse_mode(word: &[u8]) -> Option<(EntryKind, u32)> {
     let (letter, rest) = word.split_first()?;
     let kind = match letter {
-        b'-' => Kind::File,
-        b'd' => Kind::Dir,
-        b'l' => Kind::SymLink,
-        b'b' | b'c' | b'p' | b's' | b'D' => Kind::Other,
+        b'-' => EntryKind::File,
+        b'd' => EntryKind::Dir,
+        b'l' => EntryKind::SymLink,
+        b'b' | b'c' | b'p' | b's' | b'D' => EntryKind::Other,
         _ => return None,
     };
     let (letters, mark) = rest.split_at_checked(9)?;
@@ -96,12 +101,12 @@ fn parse_mode(word: &[u8]) -> Option<(Kind, u32)> {
 }
 
 /// A word and where it ends in the line.
-type Word<'a> = (&'a [u8], usize);
+type LsColumn<'a> = (&'a [u8], usize);
 
 /// Words that may belong to the columns before the name; a name's further words do not matter.
 const MAX_COLUMNS: usize = 12;
 
-fn words(line: &[u8]) -> Vec<Word<'_>> {
+fn words(line: &[u8]) -> Vec<LsColumn<'_>> {
     let mut words = Vec::with_capacity(MAX_COLUMNS);
     let mut at = 0;
     while words.len() < MAX_COLUMNS {
@@ -119,7 +124,7 @@ fn words(line: &[u8]) -> Vec<Word<'_>> {
     words
 }
 
-fn parse_unix(line: &[u8]) -> Option<RemoteEntry> {
+fn parse_unix(line: &[u8]) -> Option<ListedEntry> {
     let words = words(line);
     let (kind, mode) = parse_mode(words.first()?.0)?;
     // Columns: mode, [links], [owner], [group], size, date of two or three words, name. The usual
@@ -128,20 +133,20 @@ fn parse_unix(line: &[u8]) -> Option<RemoteEntry> {
         .into_iter()
         .find_map(|at| Some((at, date_end(&words, at)?)))?;
     let size = number(words.get(date.checked_sub(1)?)?.0);
-    if size.is_none() && kind != Kind::Other {
+    if size.is_none() && kind != EntryKind::Other {
         return None;
     }
     let name = line.get(date_end + 1..).filter(|n| !n.is_empty())?;
     let (name, kind, link_target) = match kind {
-        Kind::SymLink => link(name),
-        Kind::Dir => (name, kind_of_dir(name), None),
+        EntryKind::SymLink => parse_symlink(name),
+        EntryKind::Dir => (name, directory_kind(name), None),
         _ => (name, kind, None),
     };
     let (owner, group) = owner_and_group(words.get(1..date - 1)?);
-    Some(RemoteEntry {
+    Some(ListedEntry {
         name: name.to_vec(),
         kind,
-        size: size.filter(|_| kind != Kind::Other),
+        size: size.filter(|_| kind != EntryKind::Other),
         modified: None,
         mode: Some(mode),
         owner,
@@ -152,7 +157,7 @@ fn parse_unix(line: &[u8]) -> Option<RemoteEntry> {
 }
 
 /// Where a date that starts at word `at` ends: `Nov 20 08:21`, `20 Nov 2024`, `2026-11-20 08:21`.
-fn date_end(words: &[Word<'_>], at: usize) -> Option<usize> {
+fn date_end(words: &[LsColumn<'_>], at: usize) -> Option<usize> {
     let word = |n: usize| words.get(at + n).map(|w| w.0);
     let end = |n: usize| words.get(at + n).map(|w| w.1);
     let (first, second) = (word(0)?, word(1)?);
@@ -191,7 +196,7 @@ fn is_iso_date(word: &[u8]) -> bool {
 }
 
 /// Columns between mode and size: `[links] [owner] [group]`.
-fn owner_and_group(columns: &[Word<'_>]) -> (Option<String>, Option<String>) {
+fn owner_and_group(columns: &[LsColumn<'_>]) -> (Option<String>, Option<String>) {
     let names = match columns.split_first() {
         Some((links, names)) if number(links.0).is_some() => names,
         _ => columns,
@@ -205,16 +210,20 @@ fn owner_and_group(columns: &[Word<'_>]) -> (Option<String>, Option<String>) {
 }
 
 /// Name, kind and target of `name -> target`.
-fn link(shown: &[u8]) -> (&[u8], Kind, Option<Vec<u8>>) {
+fn parse_symlink(shown: &[u8]) -> (&[u8], EntryKind, Option<Vec<u8>>) {
     let arrow = shown.windows(4).position(|four| four == b" -> ");
     match arrow.filter(|at| *at > 0) {
-        Some(at) => (&shown[..at], Kind::SymLink, Some(shown[at + 4..].to_vec())),
-        None => (shown, Kind::SymLink, None),
+        Some(at) => (
+            &shown[..at],
+            EntryKind::SymLink,
+            Some(shown[at + 4..].to_vec()),
+        ),
+        None => (shown, EntryKind::SymLink, None),
     }
 }
 
 /// `11-20-26  08:21AM       <DIR>          name` and `11-20-2026  08:21AM  3000000 name`.
-fn parse_dos(line: &[u8]) -> Option<RemoteEntry> {
+fn parse_dos(line: &[u8]) -> Option<ListedEntry> {
     let words = words(line);
     let [(date, _), (time, _), (what, end), ..] = *words.as_slice() else {
         return None;
@@ -244,12 +253,12 @@ fn parse_dos(line: &[u8]) -> Option<RemoteEntry> {
     if name.is_empty() {
         return None;
     }
-    Some(RemoteEntry {
+    Some(ListedEntry {
         name: name.to_vec(),
         kind: if is_dir {
-            kind_of_dir(name)
+            directory_kind(name)
         } else {
-            Kind::File
+            EntryKind::File
         },
         size,
         modified: None,

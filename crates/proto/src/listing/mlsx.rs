@@ -1,19 +1,21 @@
 //! `FACTS NAME` lines of MLST, MLSD, MLSC and MLSR (RFC 3659 §7.2).
 
-use super::{Entry, Fact, FactSet, Kind, RemoteEntry, push_name, without_ending};
+use super::{DirectoryEntry, EntryKind, Fact, FactSet, ListedEntry, push_name, without_ending};
 use crate::timestamp::Timestamp;
 
-/// `Facts NAME` without line ending. CR, LF and NUL bytes in the name become `?`: such a name cannot
+/// `MlstFacts NAME` without line ending. CR, LF and NUL bytes in the name become `?`: such a name cannot
 /// travel on a line. `entries_in_dir` is the `X.count` fact.
 ///
 /// A symbolic link has the facts of what it leads to, with `UNIX.slink`, as the globus server has it.
-/// One that leads nowhere is `Type=OS.unix=slink:TARGET` (RFC 3659 §7.5.1.5), and so is a link to a
+/// One that leads nowhere is `DataType=OS.unix=slink:TARGET` (RFC 3659 §7.5.1.5), and so is a link to a
 /// directory for a client that does not ask for `UNIX.slink`: it could not tell the link from a
 /// directory, and would enter it and delete or copy what is not below.
-pub fn format_mlsx(entry: &Entry, facts: FactSet, entries_in_dir: Option<u64>) -> Vec<u8> {
+pub fn format_mlsx(entry: &DirectoryEntry, facts: FactSet, entries_in_dir: Option<u64>) -> Vec<u8> {
     let mut line = Vec::with_capacity(192 + entry.name.len());
-    for fact in Fact::ALL.into_iter().filter(|fact| facts.has(*fact)) {
-        if let Some(value) = value(entry, fact, facts.has(Fact::UnixSlink), entries_in_dir) {
+    for fact in Fact::ALL.into_iter().filter(|fact| facts.contains(*fact)) {
+        if let Some(value) =
+            fact_value(entry, fact, facts.contains(Fact::UnixSlink), entries_in_dir)
+        {
             line.extend_from_slice(fact.name().as_bytes());
             line.push(b'=');
             line.extend_from_slice(&value);
@@ -26,26 +28,26 @@ pub fn format_mlsx(entry: &Entry, facts: FactSet, entries_in_dir: Option<u64>) -
 }
 
 /// Reads one MLSx line (trailing CRs and one leading space tolerated; fact names in any case).
-/// `None` for lines without facts or name. A line without `Type` fact is taken for a file's.
-pub fn parse_mlsx(line: &[u8]) -> Option<RemoteEntry> {
+/// `None` for lines without facts or name. A line without `DataType` fact is taken for a file's.
+pub fn parse_mlsx(line: &[u8]) -> Option<ListedEntry> {
     let line = without_ending(line);
     let line = line.strip_prefix(b" ").unwrap_or(line);
     let (facts, name) = split_facts(line)?;
     if name.is_empty() || !facts.contains(&b'=') {
         return None;
     }
-    let mut entry = RemoteEntry::new(name, Kind::File);
+    let mut entry = ListedEntry::new(name, EntryKind::File);
     entry.link_target = link_target(facts);
     for fact in String::from_utf8_lossy(facts).split(';') {
         if let Some((name, value)) = fact.split_once('=') {
-            note(&mut entry, &name.to_ascii_lowercase(), value);
+            apply_fact(&mut entry, &name.to_ascii_lowercase(), value);
         }
     }
     Some(entry)
 }
 
-fn value(
-    entry: &Entry,
+fn fact_value(
+    entry: &DirectoryEntry,
     fact: Fact,
     shows_links: bool,
     entries_in_dir: Option<u64>,
@@ -55,12 +57,15 @@ fn value(
         Fact::Modify => entry.modified.format(),
         Fact::Charset => "UTF-8".to_owned(),
         Fact::Size => entry.size.to_string(),
-        Fact::Perm => perm(entry),
+        Fact::Perm => perm_value(entry),
         Fact::UnixMode => format!("{:04o}", entry.mode & 0o7777),
-        Fact::UnixOwner => entry.owner_word(),
-        Fact::UnixGroup => entry.group_word(),
-        Fact::UnixSlink => return slink(entry),
-        Fact::Unique => format!("{:x}-{:x}", entry.unique.0, entry.unique.1),
+        Fact::UnixOwner => entry.owner_column(),
+        Fact::UnixGroup => entry.group_column(),
+        Fact::UnixSlink => return slink_value(entry),
+        Fact::Unique => format!(
+            "{:x}-{:x}",
+            entry.device_and_inode.0, entry.device_and_inode.1
+        ),
         Fact::UnixUid => entry.uid.to_string(),
         Fact::UnixGid => entry.gid.to_string(),
         Fact::XCount => entries_in_dir?.to_string(),
@@ -68,15 +73,15 @@ fn value(
     Some(text.into_bytes())
 }
 
-/// The `Type` fact. `shows_links`: `UNIX.slink` is told beside it.
-fn type_value(entry: &Entry, shows_links: bool) -> Vec<u8> {
-    let target = slink(entry);
+/// The `DataType` fact. `shows_links`: `UNIX.slink` is told beside it.
+fn type_value(entry: &DirectoryEntry, shows_links: bool) -> Vec<u8> {
+    let target = slink_value(entry);
     let told = shows_links && target.is_some();
-    let hidden_link = entry.kind == Kind::Dir && entry.link_target.is_some() && !told;
-    if entry.kind != Kind::SymLink && !hidden_link {
+    let hidden_link = entry.kind == EntryKind::Dir && entry.link_target.is_some() && !told;
+    if entry.kind != EntryKind::SymLink && !hidden_link {
         return type_word(entry.kind).into();
     }
-    let mut word = type_word(Kind::SymLink).as_bytes().to_vec();
+    let mut word = type_word(EntryKind::SymLink).as_bytes().to_vec();
     if let Some(target) = target {
         word.push(b':');
         word.extend_from_slice(&target);
@@ -84,36 +89,39 @@ fn type_value(entry: &Entry, shows_links: bool) -> Vec<u8> {
     word
 }
 
-fn type_word(kind: Kind) -> &'static str {
+fn type_word(kind: EntryKind) -> &'static str {
     match kind {
-        Kind::File => "file",
-        Kind::Dir => "dir",
-        Kind::CurrentDir => "cdir",
-        Kind::ParentDir => "pdir",
-        Kind::SymLink => "OS.unix=slink",
-        Kind::Other => "OS.unix=special",
+        EntryKind::File => "file",
+        EntryKind::Dir => "dir",
+        EntryKind::CurrentDir => "cdir",
+        EntryKind::ParentDir => "pdir",
+        EntryKind::SymLink => "OS.unix=slink",
+        EntryKind::Other => "OS.unix=special",
     }
 }
 
-fn parse_type(word: &str) -> Kind {
+fn parse_type(word: &str) -> EntryKind {
     let word = word.to_ascii_lowercase();
     match word.as_str() {
-        "file" => Kind::File,
-        "dir" => Kind::Dir,
-        "cdir" => Kind::CurrentDir,
-        "pdir" => Kind::ParentDir,
+        "file" => EntryKind::File,
+        "dir" => EntryKind::Dir,
+        "cdir" => EntryKind::CurrentDir,
+        "pdir" => EntryKind::ParentDir,
         // `OS.unix=slink:target` (RFC 3659 §7.5.1.5), `OS.unix=symlink` (ProFTPD).
         _ if word.starts_with("os.unix=slink") || word.starts_with("os.unix=symlink") => {
-            Kind::SymLink
+            EntryKind::SymLink
         }
-        _ => Kind::Other,
+        _ => EntryKind::Other,
     }
 }
 
 /// RFC 3659 §7.5.5, letters in the order of the globus server.
-fn perm(entry: &Entry) -> String {
-    let access = entry.access;
-    let is_dir = matches!(entry.kind, Kind::Dir | Kind::CurrentDir | Kind::ParentDir);
+fn perm_value(entry: &DirectoryEntry) -> String {
+    let access = entry.permissions;
+    let is_dir = matches!(
+        entry.kind,
+        EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir
+    );
     let parts = if is_dir {
         [
             (access.write, "cfmp"),
@@ -130,7 +138,7 @@ fn perm(entry: &Entry) -> String {
 }
 
 /// Left out when the target holds what would end the fact or the line.
-fn slink(entry: &Entry) -> Option<Vec<u8>> {
+fn slink_value(entry: &DirectoryEntry) -> Option<Vec<u8>> {
     let target = entry.link_target.as_ref()?;
     let breaks = |b: &u8| b.is_ascii_control() || matches!(b, b' ' | b';');
     (!target.iter().any(breaks)).then(|| target.clone())
@@ -147,7 +155,7 @@ fn split_facts(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..at], &line[at + 1..]))
 }
 
-/// Of a symbolic link: `UNIX.slink=TARGET`, or `Type=OS.unix=slink:TARGET`.
+/// Of a symbolic link: `UNIX.slink=TARGET`, or `DataType=OS.unix=slink:TARGET`.
 fn link_target(facts: &[u8]) -> Option<Vec<u8>> {
     let after = |fact: &[u8], start: &[u8]| {
         let (head, rest) = fact.split_at_checked(start.len())?;
@@ -159,7 +167,7 @@ fn link_target(facts: &[u8]) -> Option<Vec<u8>> {
         .or_else(|| facts().find_map(|fact| after(fact, b"type=os.unix=slink:")))
 }
 
-fn note(entry: &mut RemoteEntry, fact: &str, value: &str) {
+fn apply_fact(entry: &mut ListedEntry, fact: &str, value: &str) {
     let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     match fact {
         "type" => entry.kind = parse_type(value),

@@ -10,9 +10,9 @@ pub use mlsx::{format_mlsx, parse_mlsx};
 
 use crate::timestamp::Timestamp;
 
-/// Kind of an entry (the `Type` fact).
+/// Kind of an entry (the `DataType` fact).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// Regular file.
     File,
     /// Directory.
@@ -30,7 +30,7 @@ pub enum Kind {
 
 /// Rights of the session's account over an entry, for the `Perm` fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Access {
+pub struct EntryPermissions {
     /// Read or list.
     pub read: bool,
     /// Write or create inside.
@@ -42,11 +42,11 @@ pub struct Access {
 /// One entry as a server knows it. Symbolic links are followed where they can be; `link_target`
 /// tells of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// Last component, or the path as asked (MLST).
     pub name: Vec<u8>,
     /// Kind of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Bytes.
     pub size: u64,
     /// Modification time.
@@ -54,7 +54,7 @@ pub struct Entry {
     /// Permission bits, 0..=0o7777.
     pub mode: u32,
     /// Number of links.
-    pub links: u64,
+    pub link_count: u64,
     /// Owner's number.
     pub uid: u32,
     /// Group's number.
@@ -64,20 +64,20 @@ pub struct Entry {
     /// Group's name, or the number as text.
     pub group: String,
     /// Device and inode, for the `Unique` fact.
-    pub unique: (u64, u64),
+    pub device_and_inode: (u64, u64),
     /// Target of a symbolic link.
     pub link_target: Option<Vec<u8>>,
     /// Effective rights.
-    pub access: Access,
+    pub permissions: EntryPermissions,
 }
 
 /// An entry as a client learns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteEntry {
+pub struct ListedEntry {
     /// Name as listed (for MLSR a relative path).
     pub name: Vec<u8>,
     /// Kind of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Bytes, if told.
     pub size: Option<u64>,
     /// Modification time, if told (LIST tells it only roughly and gives `None`).
@@ -94,9 +94,9 @@ pub struct RemoteEntry {
     pub unique: Option<String>,
 }
 
-impl RemoteEntry {
+impl ListedEntry {
     /// An entry of which nothing else is told.
-    pub fn new(name: &[u8], kind: Kind) -> Self {
+    pub fn new(name: &[u8], kind: EntryKind) -> Self {
         Self {
             name: name.to_vec(),
             kind,
@@ -111,25 +111,25 @@ impl RemoteEntry {
     }
 
     /// Whether this is a symbolic link, whatever its kind says of what it leads to.
-    pub fn is_link(&self) -> bool {
-        self.kind == Kind::SymLink || self.link_target.is_some()
+    pub fn is_symlink(&self) -> bool {
+        self.kind == EntryKind::SymLink || self.link_target.is_some()
     }
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// The owner as one word: the number when the name has spaces or is empty.
-    fn owner_word(&self) -> String {
-        one_word(&self.owner, self.uid)
+    fn owner_column(&self) -> String {
+        account_column(&self.owner, self.uid)
     }
 
     /// The group as one word.
-    fn group_word(&self) -> String {
-        one_word(&self.group, self.gid)
+    fn group_column(&self) -> String {
+        account_column(&self.group, self.gid)
     }
 }
 
 /// Account names of directory services may hold spaces, which would shift every column after them.
-fn one_word(name: &str, number: u32) -> String {
+fn account_column(name: &str, number: u32) -> String {
     let is_word = !name.is_empty()
         && !name
             .chars()
@@ -159,11 +159,11 @@ fn without_ending(line: &[u8]) -> &[u8] {
 }
 
 /// `.` and `..` as directories of their own kind.
-fn kind_of_dir(name: &[u8]) -> Kind {
+fn directory_kind(name: &[u8]) -> EntryKind {
     match name {
-        b"." => Kind::CurrentDir,
-        b".." => Kind::ParentDir,
-        _ => Kind::Dir,
+        b"." => EntryKind::CurrentDir,
+        b".." => EntryKind::ParentDir,
+        _ => EntryKind::Dir,
     }
 }
 

@@ -2,21 +2,21 @@ use super::*;
 
 const NOW: Timestamp = Timestamp(1_795_162_863);
 
-fn entry() -> Entry {
-    Entry {
+fn entry() -> DirectoryEntry {
+    DirectoryEntry {
         name: b"f3m".to_vec(),
-        kind: Kind::File,
+        kind: EntryKind::File,
         size: 3_000_000,
         modified: NOW,
         mode: 0o644,
-        links: 1,
+        link_count: 1,
         uid: 1001,
         gid: 0,
         owner: "testuser".to_owned(),
         group: "root".to_owned(),
-        unique: (0xfe00, 0x99_0761),
+        device_and_inode: (0xfe00, 0x99_0761),
         link_target: None,
-        access: Access {
+        permissions: EntryPermissions {
             read: true,
             write: true,
             execute: false,
@@ -24,11 +24,11 @@ fn entry() -> Entry {
     }
 }
 
-fn mlsx(entry: &Entry, facts: FactSet) -> String {
+fn mlsx(entry: &DirectoryEntry, facts: FactSet) -> String {
     String::from_utf8(format_mlsx(entry, facts, None)).unwrap()
 }
 
-fn ls(entry: &Entry) -> String {
+fn ls(entry: &DirectoryEntry) -> String {
     String::from_utf8(format_ls(entry, NOW)).unwrap()
 }
 
@@ -62,15 +62,15 @@ fn writes_facts() {
 fn writes_what_may_be_done_with_a_directory() {
     let facts = FactSet::parse("type;perm;x.count");
     let mut dir = entry();
-    dir.kind = Kind::CurrentDir;
-    dir.access.execute = true;
+    dir.kind = EntryKind::CurrentDir;
+    dir.permissions.execute = true;
     assert_eq!(
         format_mlsx(&dir, facts, Some(11)),
         b"Type=cdir;Perm=cfmpel;X.count=11; f3m"
     );
-    dir.access.write = false;
+    dir.permissions.write = false;
     assert_eq!(mlsx(&dir, facts), "Type=cdir;Perm=el; f3m");
-    dir.access = Access::default();
+    dir.permissions = EntryPermissions::default();
     assert_eq!(mlsx(&dir, facts), "Type=cdir;Perm=; f3m");
 }
 
@@ -97,7 +97,7 @@ fn no_name_and_no_link_target_can_forge_a_line() {
 #[test]
 fn a_link_to_a_directory_never_looks_like_a_directory_to_a_client_that_does_not_know_slink() {
     let mut link = entry();
-    link.kind = Kind::Dir;
+    link.kind = EntryKind::Dir;
     link.link_target = Some(b"..".to_vec());
     assert_eq!(
         mlsx(&link, FactSet::parse("type;size")),
@@ -126,8 +126,8 @@ fn a_link_to_a_directory_never_looks_like_a_directory_to_a_client_that_does_not_
 #[test]
 fn a_link_that_leads_nowhere_is_told_with_its_target() {
     let mut link = entry();
-    link.kind = Kind::SymLink;
-    link.access = Access::default();
+    link.kind = EntryKind::SymLink;
+    link.permissions = EntryPermissions::default();
     link.link_target = Some(b"gone".to_vec());
     let facts = FactSet::parse("type;perm;unix.slink");
     assert_eq!(
@@ -138,7 +138,7 @@ fn a_link_that_leads_nowhere_is_told_with_its_target() {
     let read = parse_mlsx(line.as_bytes()).unwrap();
     assert_eq!(
         (read.kind, read.link_target.as_deref()),
-        (Kind::SymLink, Some(&b"gone"[..]))
+        (EntryKind::SymLink, Some(&b"gone"[..]))
     );
 }
 
@@ -148,7 +148,7 @@ fn reads_facts_of_real_servers() {
         UNIX.owner=testuser;UNIX.uid=1001;UNIX.group=domain users;Unique=fe00-99075f; a b; c\r\r\n";
     let entry = parse_mlsx(globus).unwrap();
     assert_eq!(entry.name, b"a b; c");
-    assert_eq!(entry.kind, Kind::Dir);
+    assert_eq!(entry.kind, EntryKind::Dir);
     assert_eq!(entry.size, Some(4096));
     assert_eq!(entry.modified, Some(NOW));
     assert_eq!(entry.mode, Some(0o777));
@@ -158,15 +158,15 @@ fn reads_facts_of_real_servers() {
     let plain = parse_mlsx(b"modify=20261120082103;type=OS.unix=slink:x;size=6 link").unwrap();
     assert_eq!(
         (plain.name.as_slice(), plain.kind),
-        (&b"link"[..], Kind::SymLink)
+        (&b"link"[..], EntryKind::SymLink)
     );
     assert_eq!(plain.link_target.as_deref(), Some(&b"x"[..]));
     let followed = parse_mlsx(b"Type=dir;Unique=fe00-2;UNIX.slink=/a=b; link").unwrap();
-    assert_eq!(followed.kind, Kind::Dir);
+    assert_eq!(followed.kind, EntryKind::Dir);
     assert_eq!(followed.link_target.as_deref(), Some(&b"/a=b"[..]));
-    assert!(followed.is_link() && plain.is_link() && !entry.is_link());
+    assert!(followed.is_symlink() && plain.is_symlink() && !entry.is_symlink());
     let pipe = parse_mlsx(b"Type=OS.unix=pipe; fifo").unwrap();
-    assert_eq!(pipe.kind, Kind::Other);
+    assert_eq!(pipe.kind, EntryKind::Other);
 }
 
 #[test]
@@ -192,12 +192,12 @@ fn writes_ls_lines() {
         "-rw-r--r--   1 testuser root          3000000 Nov 20 08:21 f3m"
     );
     let mut e = entry();
-    e.kind = Kind::Dir;
+    e.kind = EntryKind::Dir;
     e.mode = 0o7644;
     assert!(ls(&e).starts_with("drwSr-Sr-T "), "{}", ls(&e));
     e.mode = 0o7755;
     assert!(ls(&e).starts_with("drwsr-sr-t "), "{}", ls(&e));
-    e.kind = Kind::SymLink;
+    e.kind = EntryKind::SymLink;
     e.link_target = Some(b"gone".to_vec());
     assert!(ls(&e).ends_with(" f3m -> gone"));
 }
@@ -210,80 +210,85 @@ fn reads_ls_lines_of_many_servers() {
         (
             "-rwxrwxrwx   1  testuser     root      3000000 Nov 20 08:21 f3m",
             "f3m",
-            Kind::File,
+            EntryKind::File,
             Some(3_000_000),
         ),
         (
             "drwxr-xr-x  12     root     root         4096 Nov 20 09:07 ..",
             "..",
-            Kind::ParentDir,
+            EntryKind::ParentDir,
             Some(4096),
         ),
         (
             "-rw-r--r-- 1 0 0 6 Jan  1  2024  two  spaces ",
             " two  spaces ",
-            Kind::File,
+            EntryKind::File,
             Some(6),
         ),
         (
             "lrwxrwxrwx 1 u g 4 Nov 20 08:21 a b -> c -> d",
             "a b",
-            Kind::SymLink,
+            EntryKind::SymLink,
             Some(4),
         ),
         (
             "-rw-r--r--. 1 u 6 Nov 20 08:21 no group",
             "no group",
-            Kind::File,
+            EntryKind::File,
             Some(6),
         ),
         (
             "-rw-r--r--+ 1 6 Nov 20 08:21 neither",
             "neither",
-            Kind::File,
+            EntryKind::File,
             Some(6),
         ),
         (
             "-rw-r--r-- 6 Nov 20 08:21 bare",
             "bare",
-            Kind::File,
+            EntryKind::File,
             Some(6),
         ),
         (
             "-rw-r--r-- 1 May 12 2000 Nov 20 08:21 x",
             "x",
-            Kind::File,
+            EntryKind::File,
             Some(2000),
         ),
-        ("-rw-r--r-- 1 u g 6 20 nov 2024 x", "x", Kind::File, Some(6)),
+        (
+            "-rw-r--r-- 1 u g 6 20 nov 2024 x",
+            "x",
+            EntryKind::File,
+            Some(6),
+        ),
         (
             "-rw-r--r-- 1 u g 6 2026-11-20 08:21 x",
             "x",
-            Kind::File,
+            EntryKind::File,
             Some(6),
         ),
         (
             "crw-rw-rw- 1 root root 1, 3 Nov 20 08:21 null",
             "null",
-            Kind::Other,
+            EntryKind::Other,
             None,
         ),
         (
             "11-20-26  08:21AM       <DIR>          my dir",
             "my dir",
-            Kind::Dir,
+            EntryKind::Dir,
             None,
         ),
         (
             "11-20-26  08:21AM       <DIR>            two spaces",
             "  two spaces",
-            Kind::Dir,
+            EntryKind::Dir,
             None,
         ),
         (
             "11-20-2026  08:21PM              3000 a b",
             "a b",
-            Kind::File,
+            EntryKind::File,
             Some(3000),
         ),
     ] {

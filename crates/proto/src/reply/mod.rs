@@ -31,7 +31,7 @@ impl Reply {
     }
 
     /// `ddd-first`, inner lines each with one leading space, `ddd last`. CR, LF and NUL become `?`.
-    pub fn data(code: u16, first: &str, inner: Vec<Vec<u8>>, last: &str) -> Self {
+    pub fn with_inner_lines(code: u16, first: &str, inner: Vec<Vec<u8>>, last: &str) -> Self {
         let mut lines = Vec::with_capacity(inner.len() + 2);
         lines.push(one_line(first.into()));
         lines.extend(inner.into_iter().map(|mut text| {
@@ -44,7 +44,7 @@ impl Reply {
 
     /// Explanation of several lines (errors, login messages): every line `ddd-text`, closing
     /// `ddd End.` CR, LF and NUL become `?`.
-    pub fn error_lines(code: u16, lines: Vec<Vec<u8>>) -> Self {
+    pub fn multi_line(code: u16, lines: Vec<Vec<u8>>) -> Self {
         let mut lines: Vec<_> = lines.into_iter().map(one_line).collect();
         lines.push(b"End.".to_vec());
         Self { code, lines }
@@ -81,23 +81,23 @@ impl Reply {
     /// All lines in one, separated by ` / `, for error messages, fit for a terminal; `End.`, what was
     /// said before, and `GlobusError` headings that others explain left out.
     pub fn summary(&self) -> String {
-        printable(&self.told()).to_string()
+        printable(&self.summary_text()).to_string()
     }
 
-    fn told(&self) -> String {
+    fn summary_text(&self) -> String {
         let lines = || self.lines.iter().map(|line| String::from_utf8_lossy(line));
         let mut parts: Vec<String> = Vec::new();
         for line in lines().filter(|line| !line.contains(HEADING)) {
-            let part = telling_part(&line);
+            let part = informative_part(&line);
             let reason = part.split_once(SYSTEM).map_or(&*part, |(_, reason)| reason);
             if !part.is_empty() && !parts.iter().any(|earlier| earlier.contains(reason)) {
                 parts.push(part);
             }
         }
         let told = parts.clone();
-        parts.retain(|part| !echoes(part, &told));
+        parts.retain(|part| !repeats_command(part, &told));
         if parts.is_empty() {
-            parts.extend(lines().map(|line| telling_part(&line)));
+            parts.extend(lines().map(|line| informative_part(&line)));
             parts.retain(|part| !part.is_empty());
         }
         if parts.is_empty() {
@@ -111,7 +111,7 @@ impl Reply {
     /// tokens of a security exchange, and what a protected reply says (RFC 2228 §5).
     pub fn for_log(&self) -> String {
         let text = if self.code >= 400 {
-            self.told()
+            self.summary_text()
         } else {
             self.text()
         };
@@ -188,7 +188,7 @@ fn without_nonces(text: &str) -> String {
 }
 
 /// Whether a part only repeats the command (`STOR /x`) about whose argument another part tells.
-fn echoes(part: &str, parts: &[String]) -> bool {
+fn repeats_command(part: &str, parts: &[String]) -> bool {
     let Some((verb, argument)) = part.split_once(' ') else {
         return false;
     };
@@ -204,7 +204,7 @@ const SYSTEM: &str = "A system call failed: ";
 
 /// The telling part of a line of an error reply, for people: nothing of `End.`, of error numbers and of the
 /// globus server's headings (`PATH: Could not change directory. : GlobusError: v=1 c=...`).
-fn telling_part(line: &str) -> String {
+fn informative_part(line: &str) -> String {
     let line = line.split(HEADING).next().unwrap_or(line);
     let line = line.trim().trim_end_matches(':').trim_end();
     if line.eq_ignore_ascii_case("end") || line.eq_ignore_ascii_case("end.") {
@@ -241,12 +241,13 @@ mod tests {
 
     #[test]
     fn writes_data_and_error_forms() {
-        let feat = Reply::data(211, "Extensions supported", vec![b"SIZE".to_vec()], "End.");
+        let feat =
+            Reply::with_inner_lines(211, "Extensions supported", vec![b"SIZE".to_vec()], "End.");
         assert_eq!(
             wire(&feat),
             "211-Extensions supported\r\n SIZE\r\n211 End.\r\n"
         );
-        let error = Reply::error_lines(550, vec![b"a".to_vec(), vec![], b"226 b".to_vec()]);
+        let error = Reply::multi_line(550, vec![b"a".to_vec(), vec![], b"226 b".to_vec()]);
         assert_eq!(wire(&error), "550-a\r\n550-\r\n550-226 b\r\n550 End.\r\n");
     }
 
@@ -254,9 +255,9 @@ mod tests {
     fn a_name_cannot_split_a_reply() {
         let name = "a\r\n226 done\0";
         assert_eq!(wire(&Reply::new(550, name)), "550 a??226 done?\r\n");
-        let data = Reply::data(250, name, vec![name.as_bytes().to_vec()], name);
+        let data = Reply::with_inner_lines(250, name, vec![name.as_bytes().to_vec()], name);
         assert_eq!(wire(&data).matches('\n').count(), 3);
-        let error = Reply::error_lines(550, vec![name.as_bytes().to_vec()]);
+        let error = Reply::multi_line(550, vec![name.as_bytes().to_vec()]);
         assert_eq!(wire(&error).matches('\n').count(), 2);
         let by_hand = Reply {
             code: 250,
@@ -308,19 +309,19 @@ mod tests {
             "GridFTP-Error-String: No such file or directory",
             "",
         ];
-        let reply = Reply::error_lines(550, lines.map(|l| l.as_bytes().to_vec()).into());
+        let reply = Reply::multi_line(550, lines.map(|l| l.as_bytes().to_vec()).into());
         assert_eq!(
             reply.summary(),
             "System error in stat / No such file or directory"
         );
-        let heading = Reply::error_lines(550, vec![lines[0].into(), Vec::new()]);
+        let heading = Reply::multi_line(550, vec![lines[0].into(), Vec::new()]);
         assert_eq!(heading.summary(), "/x: Could not change directory.");
         let lines = [
             "Command failed. : callback failed.",
             "globus_xio: System error in write: No space left on device",
             "globus_xio: A system call failed: No space left on device",
         ];
-        let reply = Reply::error_lines(500, lines.map(|l| l.as_bytes().to_vec()).into());
+        let reply = Reply::multi_line(500, lines.map(|l| l.as_bytes().to_vec()).into());
         assert_eq!(
             reply.summary(),
             "Command failed. : callback failed. / globus_xio: System error in write: No space left on device"
@@ -331,7 +332,7 @@ mod tests {
             "GridFTP-Reason: MKD /a/b",
             "GridFTP-Error-String: cannot create /a/b: No such file or directory",
         ];
-        let reply = Reply::error_lines(550, lines.map(|l| l.as_bytes().to_vec()).into());
+        let reply = Reply::multi_line(550, lines.map(|l| l.as_bytes().to_vec()).into());
         assert_eq!(
             reply.summary(),
             "cannot create /a/b: No such file or directory"

@@ -26,15 +26,15 @@ pub enum ReplyError {
 pub struct ReplyReader {
     /// The line that has not ended yet.
     buffer: Vec<u8>,
-    open: Option<OpenReply>,
+    partial: Option<PartialReply>,
     strays: usize,
     /// The peer has not spoken yet: its first line must be a reply.
-    ungreeted: bool,
+    awaits_greeting: bool,
 }
 
 /// A multi-line reply whose last line is still to come.
 #[derive(Debug)]
-struct OpenReply {
+struct PartialReply {
     reply: Reply,
     /// Memory that its lines cost, bytes.
     size: usize,
@@ -62,7 +62,7 @@ impl ReplyReader {
     /// its first bytes tell.
     pub fn expecting_greeting() -> Self {
         Self {
-            ungreeted: true,
+            awaits_greeting: true,
             ..Self::default()
         }
     }
@@ -78,7 +78,7 @@ impl ReplyReader {
                 return Err(ReplyError::LineTooLong(Self::MAX_LINE));
             }
             self.buffer.extend_from_slice(piece);
-            if self.ungreeted && !may_begin_reply(&self.buffer) {
+            if self.awaits_greeting && !may_begin_reply(&self.buffer) {
                 return Err(not_ftp(without_ending(&self.buffer)));
             }
             if piece.ends_with(b"\n") {
@@ -90,7 +90,7 @@ impl ReplyReader {
     }
 
     fn take_line(&mut self, line: &[u8]) -> Result<Option<Reply>, ReplyError> {
-        match self.open.take() {
+        match self.partial.take() {
             Some(open) => self.continue_reply(open, line),
             None => self.start_reply(line),
         }
@@ -105,7 +105,7 @@ impl ReplyReader {
             return Ok(None);
         };
         self.strays = 0;
-        self.ungreeted = false;
+        self.awaits_greeting = false;
         let reply = Reply {
             code,
             lines: vec![text.to_vec()],
@@ -114,13 +114,13 @@ impl ReplyReader {
             return Ok(Some(reply));
         }
         let size = text.len() + LINE_COST;
-        self.open = Some(OpenReply { reply, size });
+        self.partial = Some(PartialReply { reply, size });
         Ok(None)
     }
 
     fn continue_reply(
         &mut self,
-        mut open: OpenReply,
+        mut open: PartialReply,
         line: &[u8],
     ) -> Result<Option<Reply>, ReplyError> {
         let (ends, text) = match split_code(line) {
@@ -135,7 +135,7 @@ impl ReplyReader {
         if ends {
             return Ok(Some(open.reply));
         }
-        self.open = Some(open);
+        self.partial = Some(open);
         Ok(None)
     }
 }

@@ -4,19 +4,19 @@
 mod token;
 
 pub(crate) use token::without_token;
-pub use token::{MAX_TOKEN, NotAToken, SecurityToken};
+pub use token::{MAX_TOKEN, SecurityToken, TokenError};
 
 /// A security mechanism, as AUTH names it (RFC 2228 §3; names are registered with IANA as FTP security
 /// mechanisms).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mechanism {
+pub struct SecurityMechanism {
     /// `TLS`, `GSSAPI`; no case (RFC 2228 §3).
     pub name: String,
     /// How its exchange travels.
-    pub carriage: Carriage,
+    pub exchange: ExchangeKind,
 }
 
-impl Mechanism {
+impl SecurityMechanism {
     /// Whether AUTH with `name` means this one.
     pub fn is_named(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
@@ -25,7 +25,7 @@ impl Mechanism {
 
 /// How the exchange of a mechanism travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carriage {
+pub enum ExchangeKind {
     /// As a handshake on the connection itself right behind the 234; afterwards every byte is secured
     /// (TLS, RFC 4217 §4).
     Handshake,
@@ -36,19 +36,19 @@ pub enum Carriage {
 
 /// How far a control connection is secured. `Step` is what one end waits for during an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Securing<Step> {
+pub enum SecurityState<Step> {
     /// Not at all.
     #[default]
     Clear,
     /// AUTH was sent, and its exchange is not over.
-    Exchanging(Mechanism, Step),
+    Exchanging(SecurityMechanism, Step),
     /// The exchange is over.
-    Secured(Mechanism),
+    Secured(SecurityMechanism),
 }
 
 /// Protection of a command that travels in another (RFC 2228 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protection {
+pub enum CommandProtection {
     /// MIC: integrity.
     Safe,
     /// CONF: confidentiality.

@@ -18,7 +18,7 @@ pub struct SecurityToken(Vec<u8>);
 
 /// The text is no token: not base64, or too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAToken {
+pub enum TokenError {
     /// Not base64 (RFC 2228 §9).
     #[error("not base64")]
     Malformed,
@@ -31,11 +31,11 @@ impl SecurityToken {
     /// Takes what a mechanism has said.
     ///
     /// # Errors
-    /// [`NotAToken::TooLong`]
-    pub fn new(bytes: Vec<u8>) -> Result<Self, NotAToken> {
+    /// [`TokenError::DrsLineTooLong`]
+    pub fn new(bytes: Vec<u8>) -> Result<Self, TokenError> {
         let token = Self(bytes);
         if token.0.len() > MAX_TOKEN {
-            return Err(NotAToken::TooLong);
+            return Err(TokenError::TooLong);
         }
         Ok(token)
     }
@@ -44,10 +44,10 @@ impl SecurityToken {
     /// and without stray bits.
     ///
     /// # Errors
-    /// See [`NotAToken`].
-    pub fn decode(text: &[u8]) -> Result<Self, NotAToken> {
+    /// See [`TokenError`].
+    pub fn decode(text: &[u8]) -> Result<Self, TokenError> {
         if text.len() > MAX_TOKEN.div_ceil(3) * 4 {
-            return Err(NotAToken::TooLong);
+            return Err(TokenError::TooLong);
         }
         let mut token = Self(Vec::with_capacity(text.len() / 4 * 3));
         let (groups, rest) = text.as_chunks::<4>();
@@ -55,25 +55,25 @@ impl SecurityToken {
             return if rest.is_empty() {
                 Ok(token)
             } else {
-                Err(NotAToken::Malformed)
+                Err(TokenError::Malformed)
             };
         };
         for group in whole {
             token
                 .0
-                .extend(three_bytes(group).ok_or(NotAToken::Malformed)?);
+                .extend(three_bytes(group).ok_or(TokenError::Malformed)?);
         }
         let padding = last.iter().rev().take_while(|b| **b == b'=').count();
         let digits = last.map(|b| if b == b'=' { b'A' } else { b });
-        let bytes = three_bytes(&digits).ok_or(NotAToken::Malformed)?;
+        let bytes = three_bytes(&digits).ok_or(TokenError::Malformed)?;
         let (kept, spare) = bytes.split_at(3usize.saturating_sub(padding));
         let in_order = padding <= 2 && !last[..4 - padding.min(2)].contains(&b'=');
         if !rest.is_empty() || !in_order || spare.iter().any(|b| *b != 0) {
-            return Err(NotAToken::Malformed);
+            return Err(TokenError::Malformed);
         }
         token.0.extend(kept);
         if token.0.len() > MAX_TOKEN {
-            return Err(NotAToken::TooLong);
+            return Err(TokenError::TooLong);
         }
         Ok(token)
     }
@@ -81,8 +81,8 @@ impl SecurityToken {
     /// The token of a reply (`ADAT=` and base64, RFC 2228 §5), if it has one.
     ///
     /// # Errors
-    /// See [`NotAToken`].
-    pub fn of_reply(reply: &Reply) -> Result<Option<Self>, NotAToken> {
+    /// See [`TokenError`].
+    pub fn from_reply(reply: &Reply) -> Result<Option<Self>, TokenError> {
         let found = reply.lines.iter().find_map(|line| {
             let at = line.windows(LABEL.len()).position(|w| w == LABEL)?;
             line.get(at + LABEL.len()..)
@@ -111,12 +111,12 @@ impl SecurityToken {
     }
 
     /// As a reply carries it.
-    pub fn labelled(&self) -> String {
+    pub fn to_reply_text(&self) -> String {
         format!("{}{}", LABEL.escape_ascii(), self.encode())
     }
 
     /// For the mechanism.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
@@ -194,7 +194,7 @@ mod tests {
             "Zg==Zg==", "Zm 9", "Zm-_", "Zm9v\n", "Zm9vZ",
         ] {
             let read = SecurityToken::decode(text.as_bytes());
-            assert_eq!(read, Err(NotAToken::Malformed), "{text:?}");
+            assert_eq!(read, Err(TokenError::Malformed), "{text:?}");
         }
     }
 
@@ -205,19 +205,19 @@ mod tests {
         assert!(SecurityToken::decode(largest.as_bytes()).is_ok());
         let more = "AAAA".repeat(MAX_TOKEN.div_ceil(3) + 1);
         let read = SecurityToken::decode(more.as_bytes());
-        assert_eq!(read, Err(NotAToken::TooLong));
+        assert_eq!(read, Err(TokenError::TooLong));
         assert!(SecurityToken::new(vec![7; MAX_TOKEN + 1]).is_err());
     }
 
     #[test]
     fn the_token_of_a_reply_is_found() {
-        let of = |text: &str| SecurityToken::of_reply(&Reply::new(335, text));
+        let of = |text: &str| SecurityToken::from_reply(&Reply::new(335, text));
         let token = SecurityToken::new(b"foo".to_vec()).unwrap();
         assert_eq!(of("ADAT=Zm9v"), Ok(Some(token.clone())));
-        assert_eq!(of("[ADAT=] ADAT="), Err(NotAToken::Malformed));
+        assert_eq!(of("[ADAT=] ADAT="), Err(TokenError::Malformed));
         assert_eq!(of("Go on: ADAT=Zm9v and so on"), Ok(Some(token)));
         assert_eq!(of("ADAT must follow"), Ok(None));
-        assert_eq!(of("ADAT=Zm"), Err(NotAToken::Malformed));
+        assert_eq!(of("ADAT=Zm"), Err(TokenError::Malformed));
     }
 
     #[test]

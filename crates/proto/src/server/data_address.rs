@@ -6,75 +6,77 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::passive_form::{PassiveForm, no_plain_form};
-use super::replies::{self, Failure};
-use super::state::{Channel, LoggedIn, Pending};
-use super::{Action, FileError, ListenRequest};
-use crate::address::Family;
-use crate::command::EpsvArg;
+use super::passive_reply::{PassiveReplyForm, ipv6_unsupported_reply};
+use super::replies::{self, CommandFailure};
+use super::session_state::{DataChannel, LoggedInSession, PendingTask};
+use super::{FileError, ListenRequest, SessionAction};
+use crate::address::AddressFamily;
+use crate::command::EpsvArgument;
 use crate::stripes::StripeAddresses;
 
 /// Lowest port that data connections are made to (RFC 2577 §3).
 const LOWEST_PORT: u16 = 1024;
 
 /// Why an address is refused that might be allowed.
-const FOREIGN: &str = "data connections to hosts other than yours need an account that may make \
+const FOREIGN_HOST: &str = "data connections to hosts other than yours need an account that may make \
                        third-party transfers (it names the host with SITE DATAPEER), or the server's \
                        setting foreign-data-addresses";
 
-impl LoggedIn {
+impl LoggedInSession {
     /// PASV
-    pub(super) fn pasv(&mut self) -> Vec<Action> {
-        if let Some(refusal) = self.after_epsv_all("PASV") {
+    pub(super) fn pasv(&mut self) -> Vec<SessionAction> {
+        if let Some(refusal) = self.refuse_after_epsv_all("PASV") {
             return refusal;
         }
-        if self.family() == Family::V6 {
-            return vec![Action::Reply(no_plain_form())];
+        if self.family() == AddressFamily::V6 {
+            return vec![SessionAction::Reply(ipv6_unsupported_reply())];
         }
-        self.passive(PassiveForm::Pasv)
+        self.enter_passive(PassiveReplyForm::Pasv)
     }
 
     /// EPSV (RFC 2428 §3, §4). Data connections use the control connection's family.
-    pub(super) fn epsv(&mut self, argument: EpsvArg) -> Vec<Action> {
+    pub(super) fn epsv(&mut self, argument: EpsvArgument) -> Vec<SessionAction> {
         match (argument, self.family()) {
-            (EpsvArg::All, _) => {
-                self.settings.epsv_only = true;
+            (EpsvArgument::All, _) => {
+                self.parameters.epsv_only = true;
                 replies::reply(200, "EPSV ALL command successful.")
             }
-            (EpsvArg::Family(asked), own) if asked != own => {
+            (EpsvArgument::Family(asked), own) if asked != own => {
                 let number = match own {
-                    Family::V4 => 1,
-                    Family::V6 => 2,
+                    AddressFamily::V4 => 1,
+                    AddressFamily::V6 => 2,
                 };
                 let text = format!("Network protocol not supported, use ({number}).");
                 replies::reply(522, text)
             }
-            (EpsvArg::Any | EpsvArg::Family(_), _) => self.passive(PassiveForm::Epsv),
+            (EpsvArgument::Any | EpsvArgument::Family(_), _) => {
+                self.enter_passive(PassiveReplyForm::Epsv)
+            }
         }
     }
 
     /// SPAS; any argument asks for the extended form, the family is the control connection's.
-    pub(super) fn spas(&mut self, argument: Option<Family>) -> Vec<Action> {
-        if let Some(refusal) = self.after_epsv_all("SPAS") {
+    pub(super) fn spas(&mut self, argument: Option<AddressFamily>) -> Vec<SessionAction> {
+        if let Some(refusal) = self.refuse_after_epsv_all("SPAS") {
             return refusal;
         }
         match (argument, self.family()) {
-            (Some(_), _) => self.passive(PassiveForm::SpasExtended),
-            (None, Family::V4) => self.passive(PassiveForm::Spas),
-            (None, Family::V6) => vec![Action::Reply(no_plain_form())],
+            (Some(_), _) => self.enter_passive(PassiveReplyForm::SpasExtended),
+            (None, AddressFamily::V4) => self.enter_passive(PassiveReplyForm::Spas),
+            (None, AddressFamily::V6) => vec![SessionAction::Reply(ipv6_unsupported_reply())],
         }
     }
 
-    fn passive(&mut self, form: PassiveForm) -> Vec<Action> {
-        if self.settings.allow_delayed {
-            self.channel = Channel::Delayed(form);
-            let mut actions = vec![Action::DropChannel];
+    fn enter_passive(&mut self, form: PassiveReplyForm) -> Vec<SessionAction> {
+        if self.parameters.allow_delayed {
+            self.data_channel = DataChannel::DelayedPassive(form);
+            let mut actions = vec![SessionAction::DropChannel];
             actions.extend(replies::reply(200, "Passive delayed."));
             return actions;
         }
-        self.channel = Channel::None;
-        self.pending = Pending::Listen(form);
-        vec![Action::Listen(self.listen_request())]
+        self.data_channel = DataChannel::None;
+        self.pending = PendingTask::Listen(form);
+        vec![SessionAction::Listen(self.listen_request())]
     }
 
     /// The listener that this session may have.
@@ -83,51 +85,53 @@ impl LoggedIn {
             family: self.family(),
             any_host: self.any_host,
             other_host: self.data_peer,
-            buffers: self.buffers_of_listener(),
+            buffers: self.listener_buffers(),
         }
     }
 
     /// The listener is open, or is not.
     pub(super) fn on_listening(
         &mut self,
-        form: PassiveForm,
+        form: PassiveReplyForm,
         addresses: Result<StripeAddresses, FileError>,
-    ) -> Vec<Action> {
+    ) -> Vec<SessionAction> {
         match addresses {
             Ok(addresses) => {
-                self.channel = Channel::Passive { used: false };
-                vec![Action::Reply(form.reply(&addresses, false))]
+                self.data_channel = DataChannel::Passive { used: false };
+                vec![SessionAction::Reply(form.reply(&addresses, false))]
             }
-            Err(error) => replies::refuse(&Failure::Listen(&error)),
+            Err(error) => replies::refuse(&CommandFailure::Listen(&error)),
         }
     }
 
     /// PORT, EPRT and SPOR: all that is asked is checked before anything changes.
-    pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<Action> {
-        if let Some(refusal) = self.after_epsv_all(verb) {
+    pub(super) fn port(&mut self, verb: &'static str, to: StripeAddresses) -> Vec<SessionAction> {
+        if let Some(refusal) = self.refuse_after_epsv_all(verb) {
             return refusal;
         }
-        let objection = |(_, address)| Some((address, self.objection(address)?));
+        let objection = |(_, address)| Some((address, self.address_refusal(address)?));
         if let Some((address, why)) = to.iter().find_map(objection) {
             let mut actions = Vec::new();
-            if why == FOREIGN {
-                actions.push(Action::NoteForeign(address.ip().to_canonical()));
+            if why == FOREIGN_HOST {
+                actions.push(SessionAction::ReportForeignHost(
+                    address.ip().to_canonical(),
+                ));
             }
             let text = format!("Illegal {verb} command: {why}.");
             actions.extend(replies::reply(501, text));
             return actions;
         }
-        self.channel = Channel::Active {
+        self.data_channel = DataChannel::Active {
             to: to.clone(),
             used: false,
         };
-        let mut actions = vec![Action::ConnectTo(to)];
+        let mut actions = vec![SessionAction::ConnectTo(to)];
         actions.extend(replies::reply(200, "PORT Command successful."));
         actions
     }
 
     /// Why data may not be sent to an address.
-    pub(super) fn objection(&self, address: SocketAddr) -> Option<&'static str> {
+    pub(super) fn address_refusal(&self, address: SocketAddr) -> Option<&'static str> {
         let host = address.ip().to_canonical();
         if address.port() < LOWEST_PORT {
             return Some("ports below 1024 are refused");
@@ -135,16 +139,16 @@ impl LoggedIn {
         if host == self.peer || Some(host) == self.data_peer {
             return None;
         }
-        let no_host = self.no_other_host(host);
-        no_host.or((!self.any_host).then_some(FOREIGN))
+        let no_host = self.foreign_host_refusal(host);
+        no_host.or((!self.any_host).then_some(FOREIGN_HOST))
     }
 
     /// SITE DATAPEER. What it allows lasts until the next one; a listener that is open keeps what it
     /// was opened with.
-    pub(super) fn name_data_peer(&mut self, address: Option<IpAddr>) -> Vec<Action> {
+    pub(super) fn site_datapeer(&mut self, address: Option<IpAddr>) -> Vec<SessionAction> {
         let host = address.map(|ip| ip.to_canonical());
         let other = host.filter(|host| *host != self.peer);
-        if let Some(why) = other.and_then(|host| self.no_other_host(host)) {
+        if let Some(why) = other.and_then(|host| self.foreign_host_refusal(host)) {
             return replies::reply(501, format!("Illegal SITE DATAPEER command: {why}."));
         }
         self.data_peer = other;
@@ -158,7 +162,7 @@ impl LoggedIn {
     }
 
     /// Why data connections with a host other than the control peer may not be had at all.
-    fn no_other_host(&self, host: IpAddr) -> Option<&'static str> {
+    fn foreign_host_refusal(&self, host: IpAddr) -> Option<&'static str> {
         if !self.rights.third_party {
             return Some("this account may not have data connections to other hosts");
         }
@@ -172,17 +176,17 @@ impl LoggedIn {
         None
     }
 
-    pub(super) fn after_epsv_all(&self, verb: &str) -> Option<Vec<Action>> {
-        self.settings
+    pub(super) fn refuse_after_epsv_all(&self, verb: &str) -> Option<Vec<SessionAction>> {
+        self.parameters
             .epsv_only
             .then(|| replies::reply(503, format!("{verb} is refused after EPSV ALL.")))
     }
 
     /// The control connection's family; the peer's address is canonical already.
-    pub(super) fn family(&self) -> Family {
+    pub(super) fn family(&self) -> AddressFamily {
         match self.peer {
-            IpAddr::V4(_) => Family::V4,
-            IpAddr::V6(_) => Family::V6,
+            IpAddr::V4(_) => AddressFamily::V4,
+            IpAddr::V6(_) => AddressFamily::V6,
         }
     }
 }

@@ -1,23 +1,27 @@
 //! The commands of a logged-in session, one line each, and the outcomes of its work.
 
-use super::parameters::{dcau, language, prot, structure};
-use super::replies::{self, Step};
-use super::state::{LoggedIn, Pending};
-use super::{Action, Outcome, SessionConfig};
-use crate::command::{Command, Mode, Type};
-use crate::marker::checksum_reply;
+use super::parameters::{dcau, lang, prot, stru};
+use super::replies::{self, CommandResult};
+use super::session_state::{LoggedInSession, PendingTask};
+use super::{DriverEvent, SessionAction, SessionConfig};
+use crate::command::{Command, DataType, TransferMode};
+use crate::marker::checksum_marker_reply;
 use crate::reply::Reply;
 use crate::stripes::StripeAddresses;
 
-impl LoggedIn {
+impl LoggedInSession {
     /// A command while nothing is pending.
-    pub(super) fn on_command(&mut self, config: &SessionConfig, command: Command) -> Vec<Action> {
+    pub(super) fn on_command(
+        &mut self,
+        config: &SessionConfig,
+        command: Command,
+    ) -> Vec<SessionAction> {
         self.on_file_command(config, command)
             .unwrap_or_else(|refusal| refusal)
     }
 
     /// Commands with a path; the error is a refusal of the path or its restart marker.
-    fn on_file_command(&mut self, config: &SessionConfig, command: Command) -> Step {
+    fn on_file_command(&mut self, config: &SessionConfig, command: Command) -> CommandResult {
         match command {
             Command::Cwd(path) => self.cwd(&path),
             Command::Mkd(path) => self.mkd(&path),
@@ -53,19 +57,23 @@ impl LoggedIn {
     }
 
     /// Commands without a path.
-    fn on_parameter_command(&mut self, config: &SessionConfig, command: Command) -> Vec<Action> {
+    fn on_parameter_command(
+        &mut self,
+        config: &SessionConfig,
+        command: Command,
+    ) -> Vec<SessionAction> {
         match command {
             Command::Cdup => self.cdup(),
             Command::Pwd => self.pwd(),
             Command::Syst => replies::reply(215, "UNIX Type: L8"),
-            Command::Stat(_) => vec![Action::Reply(self.status(config))],
+            Command::Stat(_) => vec![SessionAction::Reply(self.status(config))],
             Command::Acct(_) => replies::reply(202, "ACCT is not needed here."),
             Command::Abor => replies::reply(226, "Abort successful"),
-            Command::Lang(tag) => language(tag.as_deref()),
+            Command::Lang(tag) => lang(tag.as_deref()),
             Command::Opts(opts) => self.opts(config, opts),
             Command::Type(type_) => self.set_type(type_),
             Command::Mode(mode) => self.set_mode(mode),
-            Command::Stru(code) => structure(code),
+            Command::Stru(code) => stru(code),
             Command::Rest(restart) => self.rest(restart),
             Command::Allo(bytes) => self.allo(bytes),
             Command::Sbuf(bytes) => self.sbuf(bytes),
@@ -75,8 +83,8 @@ impl LoggedIn {
             Command::Pasv => self.pasv(),
             Command::Epsv(argument) => self.epsv(argument),
             Command::Spas(argument) => self.spas(argument),
-            Command::Port(address) => self.port("PORT", StripeAddresses::only(address)),
-            Command::Eprt(address) => self.port("EPRT", StripeAddresses::only(address)),
+            Command::Port(address) => self.port("PORT", StripeAddresses::single(address)),
+            Command::Eprt(address) => self.port("EPRT", StripeAddresses::single(address)),
             Command::Spor(addresses) => self.port("SPOR", addresses),
             Command::Dpsv => self.dpsv(),
             Command::Dprt(address) => self.dprt(address),
@@ -88,36 +96,40 @@ impl LoggedIn {
 
     /// STAT without path: the server's status (RFC 959 §4.1.3).
     fn status(&self, config: &SessionConfig) -> Reply {
-        let type_ = match self.settings.type_ {
-            Type::Ascii => "A",
-            Type::Image => "I",
+        let type_ = match self.parameters.type_ {
+            DataType::Ascii => "A",
+            DataType::Image => "I",
         };
-        let mode = match self.settings.mode {
-            Mode::Stream => "S",
-            Mode::Extended => "E",
+        let mode = match self.parameters.mode {
+            TransferMode::Stream => "S",
+            TransferMode::Extended => "E",
         };
         let lines = vec![
             format!("Version: {}", config.version).into_bytes(),
             format!("Logged in as {}", self.user).into_bytes(),
             format!("TYPE {type_}, MODE {mode}, STRU F").into_bytes(),
-            format!("Parallelism {}", self.settings.parallelism.start).into_bytes(),
+            format!("Parallelism {}", self.parameters.parallelism.start).into_bytes(),
         ];
-        Reply::data(211, "Server status:", lines, "End.")
+        Reply::with_inner_lines(211, "Server status:", lines, "End.")
     }
 
     /// Takes what the driver reports; an outcome that nothing waits for changes nothing.
-    pub(super) fn on_outcome(&mut self, outcome: Outcome) -> Vec<Action> {
+    pub(super) fn on_driver_event(&mut self, outcome: DriverEvent) -> Vec<SessionAction> {
         match (std::mem::take(&mut self.pending), outcome) {
-            (Pending::File(task), Outcome::File(answer)) => self.on_file(*task, answer),
-            (Pending::File(task), Outcome::ChecksumProgress { now, bytes }) => {
-                self.pending = Pending::File(task);
-                vec![Action::Reply(checksum_reply(now, bytes))]
+            (PendingTask::File(task), DriverEvent::File(answer)) => {
+                self.on_file_response(*task, answer)
             }
-            (Pending::Listen(form), Outcome::Listening(addresses)) => {
+            (PendingTask::File(task), DriverEvent::ChecksumProgress { now, bytes }) => {
+                self.pending = PendingTask::File(task);
+                vec![SessionAction::Reply(checksum_marker_reply(now, bytes))]
+            }
+            (PendingTask::Listen(form), DriverEvent::Listening(addresses)) => {
                 self.on_listening(form, addresses)
             }
-            (Pending::ListenDrs, Outcome::DrsListening(address)) => self.on_drs_listening(address),
-            (Pending::Transfer(running), outcome) => self.on_running(running, outcome),
+            (PendingTask::ListenDrs, DriverEvent::DrsListening(address)) => {
+                self.on_drs_listening(address)
+            }
+            (PendingTask::Transfer(running), outcome) => self.on_transfer_event(running, outcome),
             (pending, _) => {
                 self.pending = pending;
                 Vec::new()

@@ -1,22 +1,22 @@
 //! FEAT (RFC 2389 §3): what existing clients decide by.
 
 use super::SessionConfig;
-use crate::checksum::Algorithm;
+use crate::checksum::ChecksumAlgorithm;
 use crate::listing::FactSet;
 use crate::reply::Reply;
 use crate::sizing;
 use crate::streams;
 
 /// The CKSM line: algorithms with the globus form's preference number.
-const CHECKSUMS: [(Algorithm, u32); 8] = [
-    (Algorithm::Md5, 10),
-    (Algorithm::Adler32, 10),
-    (Algorithm::Sha1, 10),
-    (Algorithm::Sha256, 11),
-    (Algorithm::Sha512, 12),
-    (Algorithm::Crc32c, 10),
-    (Algorithm::Crc32, 10),
-    (Algorithm::Blake3, 10),
+const CHECKSUMS: [(ChecksumAlgorithm, u32); 8] = [
+    (ChecksumAlgorithm::Md5, 10),
+    (ChecksumAlgorithm::Adler32, 10),
+    (ChecksumAlgorithm::Sha1, 10),
+    (ChecksumAlgorithm::Sha256, 11),
+    (ChecksumAlgorithm::Sha512, 12),
+    (ChecksumAlgorithm::Crc32c, 10),
+    (ChecksumAlgorithm::Crc32, 10),
+    (ChecksumAlgorithm::Blake3, 10),
 ];
 
 /// Lines of FEAT after those of CKSM. DCAU is not among them: gfal and globus-url-copy would use it.
@@ -59,6 +59,6 @@ pub(super) fn reply(facts: FactSet, config: &SessionConfig) -> Reply {
     ];
     lines.extend(FEATURES.iter().map(|f| f.as_bytes().to_vec()));
     lines.push(sizing::feature_line().into_bytes());
-    lines.push(streams::feature_line(!config.congestion.is_empty()).into_bytes());
-    Reply::data(211, "Extensions supported", lines, "End.")
+    lines.push(streams::feature_line(!config.congestion_controls.is_empty()).into_bytes());
+    Reply::with_inner_lines(211, "Extensions supported", lines, "End.")
 }

@@ -102,10 +102,10 @@ const SITE_COMMANDS: [&str; 24] = [
 /// HELP, HELP SITE and HELP VERB.
 pub(super) fn help(topic: Option<&str>) -> Reply {
     let Some(topic) = topic.map(str::trim).filter(|t| !t.is_empty()) else {
-        return Reply::data(214, RECOGNIZED, verb_table(), "End");
+        return Reply::with_inner_lines(214, RECOGNIZED, verb_table(), "End");
     };
     if topic.eq_ignore_ascii_case("SITE") {
-        return Reply::data(214, "Help for SITE:", site_lines(), "End.");
+        return Reply::with_inner_lines(214, "Help for SITE:", site_lines(), "End.");
     }
     match COMMANDS
         .iter()
@@ -113,7 +113,7 @@ pub(super) fn help(topic: Option<&str>) -> Reply {
     {
         Some((verb, usage)) => {
             let line = format!("{verb} {usage}").trim_end().as_bytes().to_vec();
-            Reply::data(214, &format!("Help for {verb}:"), vec![line], "End.")
+            Reply::with_inner_lines(214, &format!("Help for {verb}:"), vec![line], "End.")
         }
         None => Reply::new(502, format!("Unknown command '{topic}'.")),
     }
@@ -123,7 +123,7 @@ pub(super) fn help(topic: Option<&str>) -> Reply {
 pub(super) fn site_help() -> Reply {
     let mut lines = verb_table();
     lines.extend(site_lines());
-    Reply::data(214, RECOGNIZED, lines, "End")
+    Reply::with_inner_lines(214, RECOGNIZED, lines, "End")
 }
 
 const RECOGNIZED: &str = "The following commands are recognized:";

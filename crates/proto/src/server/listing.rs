@@ -1,56 +1,62 @@
 //! Listings: MLST, MLSC and STAT in a reply; LIST, NLST, MLSD and MLSR over a data connection.
 
-use super::file_task::Then;
-use super::replies::Step;
-use super::state::LoggedIn;
-use super::{Action, FileRequest, ListForm, ListRequest, TransferKind};
+use super::file_task::SuccessReply;
+use super::replies::CommandResult;
+use super::session_state::LoggedInSession;
+use super::{FileRequest, ListFormat, ListRequest, SessionAction, TransferKind};
 use crate::pattern::has_wildcard;
 
-impl LoggedIn {
+impl LoggedInSession {
     /// MLST: the facts of one path, under the name as asked.
-    pub(super) fn mlst(&mut self, argument: Option<&[u8]>) -> Step {
+    pub(super) fn mlst(&mut self, argument: Option<&[u8]>) -> CommandResult {
         let path = self.resolve_or_cwd(argument)?;
-        let shown = self.shown(argument);
-        Ok(self.inspect(
+        let shown = self.argument_or_cwd(argument);
+        Ok(self.start_file_task(
             "MLST",
             path.clone(),
             FileRequest::Stat(path),
-            Then::Facts(shown),
+            SuccessReply::MlstFacts(shown),
         ))
     }
 
     /// MLSC: the facts of a directory's entries, in a reply.
-    pub(super) fn mlsc(&mut self, argument: Option<&[u8]>) -> Step {
-        let form = ListForm::Facts(self.settings.facts);
+    pub(super) fn mlsc(&mut self, argument: Option<&[u8]>) -> CommandResult {
+        let form = ListFormat::Facts(self.parameters.facts);
         self.listing_reply("MLSC", argument, form, 250, b"Contents of ")
     }
 
     /// STAT with a path (RFC 959 §4.1.3): LIST in a reply.
-    pub(super) fn stat_path(&mut self, argument: &[u8]) -> Step {
-        self.listing_reply("STAT", Some(argument), ListForm::Long, 213, b"status of ")
+    pub(super) fn stat_path(&mut self, argument: &[u8]) -> CommandResult {
+        self.listing_reply(
+            "STAT",
+            Some(argument),
+            ListFormat::LsLong,
+            213,
+            b"status of ",
+        )
     }
 
     fn listing_reply(
         &mut self,
         verb: &'static str,
         argument: Option<&[u8]>,
-        form: ListForm,
+        form: ListFormat,
         code: u16,
         title: &[u8],
-    ) -> Step {
+    ) -> CommandResult {
         let path = self.resolve_or_cwd(argument)?;
-        let first = [title, &self.shown(argument)].concat();
+        let first = [title, &self.argument_or_cwd(argument)].concat();
         let request = FileRequest::List(ListRequest {
             path: path.clone(),
             pattern: None,
-            form,
+            format: form,
             recursive: false,
         });
-        Ok(self.inspect(verb, path, request, Then::Lines(code, first)))
+        Ok(self.start_file_task(verb, path, request, SuccessReply::Lines(code, first)))
     }
 
     /// A path as the client wrote it; the current directory when it wrote none.
-    fn shown(&self, argument: Option<&[u8]>) -> Vec<u8> {
+    fn argument_or_cwd(&self, argument: Option<&[u8]>) -> Vec<u8> {
         match argument {
             None | Some(b"") => self.cwd.as_bytes().to_vec(),
             Some(argument) => argument.to_vec(),
@@ -58,8 +64,8 @@ impl LoggedIn {
     }
 
     /// LIST: `*`, `?` and `[` in the last component make it a pattern.
-    pub(super) fn list(&mut self, argument: Option<&[u8]>) -> Step {
-        let mut request = self.list_request(argument, ListForm::Long)?;
+    pub(super) fn list(&mut self, argument: Option<&[u8]>) -> CommandResult {
+        let mut request = self.list_request(argument, ListFormat::LsLong)?;
         let name = request.path.name();
         if has_wildcard(name) {
             request.pattern = Some(name.to_vec());
@@ -69,21 +75,21 @@ impl LoggedIn {
     }
 
     /// NLST
-    pub(super) fn nlst(&mut self, argument: Option<&[u8]>) -> Step {
-        let request = self.list_request(argument, ListForm::Names)?;
+    pub(super) fn nlst(&mut self, argument: Option<&[u8]>) -> CommandResult {
+        let request = self.list_request(argument, ListFormat::Names)?;
         Ok(self.start_listing("NLST", request))
     }
 
     /// MLSD
-    pub(super) fn mlsd(&mut self, argument: Option<&[u8]>) -> Step {
-        let form = ListForm::Facts(self.settings.facts);
+    pub(super) fn mlsd(&mut self, argument: Option<&[u8]>) -> CommandResult {
+        let form = ListFormat::Facts(self.parameters.facts);
         let request = self.list_request(argument, form)?;
         Ok(self.start_listing("MLSD", request))
     }
 
     /// MLSR: MLSD of the whole tree.
-    pub(super) fn mlsr(&mut self, argument: Option<&[u8]>) -> Step {
-        let form = ListForm::Facts(self.settings.facts);
+    pub(super) fn mlsr(&mut self, argument: Option<&[u8]>) -> CommandResult {
+        let form = ListFormat::Facts(self.parameters.facts);
         let mut request = self.list_request(argument, form)?;
         request.recursive = true;
         Ok(self.start_listing("MLSR", request))
@@ -93,18 +99,18 @@ impl LoggedIn {
     fn list_request(
         &mut self,
         argument: Option<&[u8]>,
-        form: ListForm,
-    ) -> Result<ListRequest, Vec<Action>> {
-        self.next.restart = None;
+        form: ListFormat,
+    ) -> Result<ListRequest, Vec<SessionAction>> {
+        self.next_transfer.restart = None;
         Ok(ListRequest {
             path: self.resolve_or_cwd(argument)?,
             pattern: None,
-            form,
+            format: form,
             recursive: false,
         })
     }
 
-    fn start_listing(&mut self, verb: &'static str, request: ListRequest) -> Vec<Action> {
-        self.start(verb, request.path.clone(), TransferKind::List(request))
+    fn start_listing(&mut self, verb: &'static str, request: ListRequest) -> Vec<SessionAction> {
+        self.start_transfer(verb, request.path.clone(), TransferKind::List(request))
     }
 }

@@ -1,15 +1,15 @@
 //! The current directory and path arguments: CWD, CDUP, PWD.
 
-use super::file_task::Then;
-use super::replies::{self, Failure, Step};
-use super::state::LoggedIn;
-use super::{Action, FileRequest};
+use super::file_task::SuccessReply;
+use super::replies::{self, CommandFailure, CommandResult};
+use super::session_state::LoggedInSession;
+use super::{FileRequest, SessionAction};
 use crate::path::{PathError, VPath};
 
-impl LoggedIn {
+impl LoggedInSession {
     /// The path that an argument means: relative to the current directory, `~` and `~/` to the
     /// login's first directory.
-    pub(super) fn resolve(&self, argument: &[u8]) -> Result<VPath, Vec<Action>> {
+    pub(super) fn resolve(&self, argument: &[u8]) -> Result<VPath, Vec<SessionAction>> {
         let resolved = match argument {
             b"" => Err(PathError::Empty),
             b"~" => Ok(self.home.clone()),
@@ -24,11 +24,14 @@ impl LoggedIn {
             }
             other => self.cwd.resolve(other),
         };
-        resolved.map_err(|error| replies::refuse(&Failure::Path(error)))
+        resolved.map_err(|error| replies::refuse(&CommandFailure::Path(error)))
     }
 
     /// Like [`Self::resolve`]; without argument the current directory is meant.
-    pub(super) fn resolve_or_cwd(&self, argument: Option<&[u8]>) -> Result<VPath, Vec<Action>> {
+    pub(super) fn resolve_or_cwd(
+        &self,
+        argument: Option<&[u8]>,
+    ) -> Result<VPath, Vec<SessionAction>> {
         match argument {
             None | Some(b"") => Ok(self.cwd.clone()),
             Some(argument) => self.resolve(argument),
@@ -36,24 +39,29 @@ impl LoggedIn {
     }
 
     /// CWD
-    pub(super) fn cwd(&mut self, argument: &[u8]) -> Step {
+    pub(super) fn cwd(&mut self, argument: &[u8]) -> CommandResult {
         let path = self.resolve(argument)?;
         Ok(self.enter("CWD", path))
     }
 
     /// CDUP; at the root it stays there.
-    pub(super) fn cdup(&mut self) -> Vec<Action> {
+    pub(super) fn cdup(&mut self) -> Vec<SessionAction> {
         let path = self.cwd.parent();
         self.enter("CDUP", path)
     }
 
-    fn enter(&mut self, verb: &'static str, path: VPath) -> Vec<Action> {
+    fn enter(&mut self, verb: &'static str, path: VPath) -> Vec<SessionAction> {
         let request = FileRequest::ChangeDir(path.clone());
-        self.inspect(verb, path.clone(), request, Then::Enter(path))
+        self.start_file_task(
+            verb,
+            path.clone(),
+            request,
+            SuccessReply::EnterDirectory(path),
+        )
     }
 
     /// PWD
-    pub(super) fn pwd(&self) -> Vec<Action> {
+    pub(super) fn pwd(&self) -> Vec<SessionAction> {
         let mut text = quoted(&self.cwd);
         text.extend_from_slice(b" is current directory.");
         replies::reply(257, text)

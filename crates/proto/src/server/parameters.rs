@@ -1,42 +1,45 @@
 //! Transfer parameters and protection: TYPE MODE STRU REST ALLO SBUF TREV DCAU PBSZ PROT LANG.
 
-use super::Action;
+use super::SessionAction;
 use super::replies;
-use super::state::{Channel, LoggedIn};
-use crate::command::{BufferSide, Dcau, Mode, Prot, Restart, TrevEvent, Type};
+use super::session_state::{DataChannel, LoggedInSession};
+use crate::command::{
+    BufferDirection, DataChannelAuth, DataType, ProtectionLevel, RestartMarker, TransferMode,
+    TriggerEvent,
+};
 use crate::sizing::MAX_BUFFER;
 
-impl LoggedIn {
+impl LoggedInSession {
     /// TYPE
-    pub(super) fn set_type(&mut self, type_: Type) -> Vec<Action> {
-        self.settings.type_ = type_;
+    pub(super) fn set_type(&mut self, type_: DataType) -> Vec<SessionAction> {
+        self.parameters.type_ = type_;
         let letter = match type_ {
-            Type::Ascii => 'A',
-            Type::Image => 'I',
+            DataType::Ascii => 'A',
+            DataType::Image => 'I',
         };
         replies::reply(200, format!("Type set to {letter}."))
     }
 
     /// MODE. Cached connections belong to the mode they were used in: a change closes them, for
     /// the peer of a MODE S transfer must not be sent blocks. A prepared address stays.
-    pub(super) fn set_mode(&mut self, mode: Mode) -> Vec<Action> {
+    pub(super) fn set_mode(&mut self, mode: TransferMode) -> Vec<SessionAction> {
         let mut actions = Vec::new();
-        if mode != self.settings.mode && self.channel.is_cached() {
-            self.channel = Channel::None;
-            actions.push(Action::DropChannel);
+        if mode != self.parameters.mode && self.data_channel.is_cached() {
+            self.data_channel = DataChannel::None;
+            actions.push(SessionAction::DropChannel);
         }
-        self.settings.mode = mode;
+        self.parameters.mode = mode;
         let letter = match mode {
-            Mode::Stream => 'S',
-            Mode::Extended => 'E',
+            TransferMode::Stream => 'S',
+            TransferMode::Extended => 'E',
         };
         actions.extend(replies::reply(200, format!("Mode set to {letter}.")));
         actions
     }
 
     /// REST; whether it fits the transfer is known only when that starts.
-    pub(super) fn rest(&mut self, restart: Restart) -> Vec<Action> {
-        self.next.restart = Some(restart);
+    pub(super) fn rest(&mut self, restart: RestartMarker) -> Vec<SessionAction> {
+        self.next_transfer.restart = Some(restart);
         replies::reply(
             350,
             "Restart Marker OK. Send STORE or RETR to initiate transfer.",
@@ -44,36 +47,36 @@ impl LoggedIn {
     }
 
     /// ALLO: advisory.
-    pub(super) fn allo(&mut self, bytes: u64) -> Vec<Action> {
-        self.next.store.allocate = Some(bytes);
+    pub(super) fn allo(&mut self, bytes: u64) -> Vec<SessionAction> {
+        self.next_transfer.store.announced_size = Some(bytes);
         replies::reply(200, "ALLO command successful.")
     }
 
     /// Buffer sizes for data connections made from now on; 0 leaves them to the kernel.
-    pub(super) fn set_buffer(&mut self, side: BufferSide, bytes: u64) {
+    pub(super) fn set_buffer(&mut self, side: BufferDirection, bytes: u64) {
         let bytes = (bytes > 0).then_some(bytes.min(MAX_BUFFER));
         match side {
-            BufferSide::Send => self.settings.buffers.send = bytes,
-            BufferSide::Receive => self.settings.buffers.receive = bytes,
-            BufferSide::Both => {
-                self.settings.buffers.send = bytes;
-                self.settings.buffers.receive = bytes;
+            BufferDirection::Send => self.parameters.buffers.send = bytes,
+            BufferDirection::Receive => self.parameters.buffers.receive = bytes,
+            BufferDirection::Both => {
+                self.parameters.buffers.send = bytes;
+                self.parameters.buffers.receive = bytes;
             }
         }
     }
 
     /// TREV: marker periods of stores.
-    pub(super) fn trev(&mut self, event: TrevEvent, seconds: u32) -> Vec<Action> {
+    pub(super) fn trev(&mut self, event: TriggerEvent, seconds: u32) -> Vec<SessionAction> {
         match event {
-            TrevEvent::Restart => self.settings.range_seconds = seconds,
-            TrevEvent::Perf => self.settings.perf_seconds = seconds,
+            TriggerEvent::RestartMarker => self.parameters.store_range_seconds = seconds,
+            TriggerEvent::PerformanceMarker => self.parameters.store_perf_seconds = seconds,
         }
         replies::reply(200, "Command Successful.")
     }
 }
 
 /// STRU: files only.
-pub(super) fn structure(code: char) -> Vec<Action> {
+pub(super) fn stru(code: char) -> Vec<SessionAction> {
     if code.eq_ignore_ascii_case(&'F') {
         replies::reply(200, "STRU F ok.")
     } else {
@@ -82,11 +85,11 @@ pub(super) fn structure(code: char) -> Vec<Action> {
 }
 
 /// DCAU: there is no security context that could authenticate a data channel.
-pub(super) fn dcau(mode: &Dcau) -> Vec<Action> {
+pub(super) fn dcau(mode: &DataChannelAuth) -> Vec<SessionAction> {
     let letter = match mode {
-        Dcau::None => return replies::reply(200, "DCAU N."),
-        Dcau::SelfAuth => 'A',
-        Dcau::Subject(_) => 'S',
+        DataChannelAuth::None => return replies::reply(200, "DCAU N."),
+        DataChannelAuth::SelfAuth => 'A',
+        DataChannelAuth::Subject(_) => 'S',
     };
     let text = format!(
         "DCAU {letter} needs a session with GSSAPI security; this server offers only DCAU N."
@@ -95,18 +98,18 @@ pub(super) fn dcau(mode: &Dcau) -> Vec<Action> {
 }
 
 /// PROT: data connections are clear.
-pub(super) fn prot(level: Prot) -> Vec<Action> {
+pub(super) fn prot(level: ProtectionLevel) -> Vec<SessionAction> {
     let letter = match level {
-        Prot::Clear => return replies::reply(200, "Protection level set to C."),
-        Prot::Safe => 'S',
-        Prot::Confidential => 'E',
-        Prot::Private => 'P',
+        ProtectionLevel::Clear => return replies::reply(200, "Protection level set to C."),
+        ProtectionLevel::Safe => 'S',
+        ProtectionLevel::Confidential => 'E',
+        ProtectionLevel::Private => 'P',
     };
     replies::reply(536, format!("{letter} protection level not supported."))
 }
 
 /// LANG: replies are in English.
-pub(super) fn language(tag: Option<&str>) -> Vec<Action> {
+pub(super) fn lang(tag: Option<&str>) -> Vec<SessionAction> {
     let primary = tag.map(|t| t.split('-').next().unwrap_or_default().trim().to_owned());
     match primary.as_deref() {
         None => replies::reply(200, "lang set to EN."),

@@ -18,7 +18,7 @@
 //! only what may pass by itself gets one; a full directory or a missing name is 550 although the
 //! globus server answers some of them with 451 or 500.
 
-use super::{Action, FileError, FileErrorKind, TransferError};
+use super::{FileError, FileErrorKind, SessionAction, TransferError};
 use crate::address::AddressError;
 use crate::command::CommandError;
 use crate::path::{PathError, VPath};
@@ -26,11 +26,11 @@ use crate::reply::Reply;
 
 /// Actions for a command; the error is the actions when an argument is refused, so that `?`
 /// ends the command there.
-pub(super) type Step = Result<Vec<Action>, Vec<Action>>;
+pub(super) type CommandResult = Result<Vec<SessionAction>, Vec<SessionAction>>;
 
 /// Subject of a piece of work, for the text of its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Subject {
+pub(super) struct CommandTarget {
     /// The command.
     pub(super) verb: &'static str,
     /// The path it works on.
@@ -39,46 +39,50 @@ pub(super) struct Subject {
 
 /// Everything that can go wrong with a command.
 #[derive(Debug)]
-pub(super) enum Failure<'a> {
+pub(super) enum CommandFailure<'a> {
     /// The line is not a command.
     Command(&'a CommandError),
     /// The path argument cannot be one.
     Path(PathError),
     /// Work on files without a data channel.
-    File(&'a Subject, &'a FileError),
+    File(&'a CommandTarget, &'a FileError),
     /// No listener could be opened.
     Listen(&'a FileError),
     /// A transfer.
-    Transfer(&'a Subject, &'a TransferError),
+    Transfer(&'a CommandTarget, &'a TransferError),
 }
 
 /// The reply of a failure.
-pub(super) fn failure(failure: &Failure<'_>) -> Reply {
+pub(super) fn failure_reply(failure: &CommandFailure<'_>) -> Reply {
     match failure {
-        Failure::Command(error) => command_error(error),
-        Failure::Path(error) => path_error(*error),
-        Failure::File(subject, error) if error.kind == FileErrorKind::Aborted => {
+        CommandFailure::Command(error) => command_error(error),
+        CommandFailure::Path(error) => path_error(*error),
+        CommandFailure::File(subject, error) if error.kind == FileErrorKind::Aborted => {
             Reply::new(426, format!("{} aborted.", subject.verb))
         }
-        Failure::File(subject, error) if error.kind == FileErrorKind::InUse => in_use(subject),
-        Failure::File(subject, error) => file_error(metadata_code(error.kind), subject, error),
-        Failure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
-        Failure::Transfer(subject, error) => transfer_error(subject, error),
+        CommandFailure::File(subject, error) if error.kind == FileErrorKind::InUse => {
+            in_use(subject)
+        }
+        CommandFailure::File(subject, error) => {
+            file_error(metadata_code(error.kind), subject, error)
+        }
+        CommandFailure::Listen(error) => Reply::new(425, format!("Cannot listen: {}", error.text)),
+        CommandFailure::Transfer(subject, error) => transfer_error(subject, error),
     }
 }
 
 /// One reply as all there is to do.
-pub(super) fn reply(code: u16, text: impl AsRef<[u8]>) -> Vec<Action> {
-    vec![Action::Reply(Reply::new(code, text))]
+pub(super) fn reply(code: u16, text: impl AsRef<[u8]>) -> Vec<SessionAction> {
+    vec![SessionAction::Reply(Reply::new(code, text))]
 }
 
-/// [`failure`] as all there is to do.
-pub(super) fn refuse(what: &Failure<'_>) -> Vec<Action> {
-    vec![Action::Reply(failure(what))]
+/// [`failure_reply`] as all there is to do.
+pub(super) fn refuse(what: &CommandFailure<'_>) -> Vec<SessionAction> {
+    vec![SessionAction::Reply(failure_reply(what))]
 }
 
 /// The error of a command that the account's rights do not allow.
-pub(super) fn read_only() -> FileError {
+pub(super) fn read_only_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,
         errno: None,
@@ -88,19 +92,21 @@ pub(super) fn read_only() -> FileError {
 
 fn command_error(error: &CommandError) -> Reply {
     let code = match error {
-        CommandError::Unknown(_) => 500,
+        CommandError::UnknownVerb(_) => 500,
         CommandError::NotImplemented(_) => 502,
         CommandError::Syntax { .. } | CommandError::Address(AddressError::Malformed) => 501,
-        CommandError::Parameter { verb: "PROT", .. } => 536,
-        CommandError::Parameter { .. } => 504,
-        CommandError::Address(AddressError::Protocol) => 522,
+        CommandError::UnsupportedParameter { verb: "PROT", .. } => 536,
+        CommandError::UnsupportedParameter { .. } => 504,
+        CommandError::Address(AddressError::UnsupportedProtocol) => 522,
     };
     let text = match error {
-        CommandError::Unknown(verb) if verb.is_empty() => "An empty line is no command.".to_owned(),
+        CommandError::UnknownVerb(verb) if verb.is_empty() => {
+            "An empty line is no command.".to_owned()
+        }
         CommandError::Address(AddressError::Malformed) => {
             "Illegal host-port: expected h1,h2,h3,h4,p1,p2 or |protocol|address|port|.".to_owned()
         }
-        CommandError::Address(AddressError::Protocol) => {
+        CommandError::Address(AddressError::UnsupportedProtocol) => {
             "Network protocol not supported, use (1,2).".to_owned()
         }
         other => other.to_string(),
@@ -117,7 +123,7 @@ fn path_error(error: PathError) -> Reply {
     }
 }
 
-fn transfer_error(subject: &Subject, error: &TransferError) -> Reply {
+fn transfer_error(subject: &CommandTarget, error: &TransferError) -> Reply {
     match error {
         TransferError::File(error) if error.kind == FileErrorKind::InUse => in_use(subject),
         TransferError::File(error) => file_error(transfer_code(error.kind), subject, error),
@@ -129,8 +135,10 @@ fn transfer_error(subject: &Subject, error: &TransferError) -> Reply {
             format!("Data connection closed; transfer aborted: {why}"),
         ),
         TransferError::Aborted => Reply::new(426, "Transfer aborted; data connection closed."),
-        TransferError::TakenOver => named(426, subject, "another upload took this file over."),
-        TransferError::Checksum { computed, expected } => Reply::error_lines(
+        TransferError::Superseded => {
+            reply_about_path(426, subject, "another upload took this file over.")
+        }
+        TransferError::Checksum { computed, expected } => Reply::multi_line(
             550,
             vec![
                 b"GlobusError: v=1 c=INCORRECT_CHECKSUM".to_vec(),
@@ -142,19 +150,19 @@ fn transfer_error(subject: &Subject, error: &TransferError) -> Reply {
 }
 
 /// It passes by itself, when the other upload ends.
-fn in_use(subject: &Subject) -> Reply {
-    named(450, subject, "another upload is writing this file.")
+fn in_use(subject: &CommandTarget) -> Reply {
+    reply_about_path(450, subject, "another upload is writing this file.")
 }
 
-fn named(code: u16, subject: &Subject, what: &str) -> Reply {
+fn reply_about_path(code: u16, subject: &CommandTarget, what: &str) -> Reply {
     Reply::new(
         code,
         [subject.path.as_bytes(), b": ", what.as_bytes()].concat(),
     )
 }
 
-fn file_error(code: u16, subject: &Subject, error: &FileError) -> Reply {
-    let (class, words) = class_and_words(error.kind);
+fn file_error(code: u16, subject: &CommandTarget, error: &FileError) -> Reply {
+    let (class, words) = globus_class_and_phrase(error.kind);
     let mut lines = vec![format!("GlobusError: v=1 c={class}").into_bytes()];
     if let Some(errno) = error.errno {
         lines.push(format!("GridFTP-Errno: {errno}").into_bytes());
@@ -168,11 +176,11 @@ fn file_error(code: u16, subject: &Subject, error: &FileError) -> Reply {
         format!("{words}: {}", error.text)
     };
     lines.push(format!("GridFTP-Error-String: {text}").into_bytes());
-    Reply::error_lines(code, lines)
+    Reply::multi_line(code, lines)
 }
 
 /// The globus class of an error, and the words that clients look for in its text.
-fn class_and_words(kind: FileErrorKind) -> (&'static str, &'static str) {
+fn globus_class_and_phrase(kind: FileErrorKind) -> (&'static str, &'static str) {
     match kind {
         FileErrorKind::NotFound => ("PATH_NOT_FOUND", "No such file or directory"),
         FileErrorKind::Denied => ("PERMISSION_DENIED", "Permission denied"),
@@ -182,7 +190,7 @@ fn class_and_words(kind: FileErrorKind) -> (&'static str, &'static str) {
         FileErrorKind::NotEmpty => ("INTERNAL_ERROR", "Directory not empty"),
         FileErrorKind::NoSpace => ("INTERNAL_ERROR", "No space left"),
         FileErrorKind::NameTooLong => ("INTERNAL_ERROR", "File name too long"),
-        FileErrorKind::Escapes => ("PERMISSION_DENIED", "Permission denied"),
+        FileErrorKind::OutsideRoot => ("PERMISSION_DENIED", "Permission denied"),
         FileErrorKind::Busy | FileErrorKind::InUse => ("INTERNAL_ERROR", "Server busy"),
         FileErrorKind::Aborted | FileErrorKind::Other => ("INTERNAL_ERROR", ""),
     }

@@ -1,58 +1,64 @@
 //! SITE commands.
 
-use super::file_task::Then;
-use super::files::done;
-use super::replies::{self, Step};
-use super::state::LoggedIn;
-use super::{Action, FileRequest, SessionConfig, help};
-use crate::checksum::Algorithm;
-use crate::command::{Site, Stack};
+use super::file_task::SuccessReply;
+use super::files::ok_reply;
+use super::replies::{self, CommandResult};
+use super::session_state::LoggedInSession;
+use super::{FileRequest, SessionAction, SessionConfig, help};
+use crate::checksum::ChecksumAlgorithm;
+use crate::command::{DriverStack, SiteCommand};
 use crate::path::VPath;
 use crate::remark;
 use crate::reply::Reply;
 use crate::timestamp::Timestamp;
 
-impl LoggedIn {
+impl LoggedInSession {
     /// SITE
-    pub(super) fn site(&mut self, config: &SessionConfig, site: Site) -> Step {
+    pub(super) fn site(&mut self, config: &SessionConfig, site: SiteCommand) -> CommandResult {
         match site {
-            Site::Chmod(mode, path) => {
+            SiteCommand::Chmod(mode, path) => {
                 self.change_path("SITE CHMOD", &path, |p| FileRequest::Chmod(p, mode))
             }
-            Site::Chgrp(group, path) => {
+            SiteCommand::Chgrp(group, path) => {
                 self.change_path("SITE CHGRP", &path, |p| FileRequest::Chgrp(p, group))
             }
-            Site::Utime(time, path) => {
+            SiteCommand::Utime(time, path) => {
                 self.change_path("SITE UTIME", &path, |p| FileRequest::SetModified(p, time))
             }
-            Site::Truncate(length, path) => {
+            SiteCommand::Truncate(length, path) => {
                 self.change_path("SITE TRNC", &path, |p| FileRequest::Truncate(p, length))
             }
-            Site::Rdel(path) => self.change_path("SITE RDEL", &path, FileRequest::RemoveTree),
-            Site::Symlink(target, link) => self.symlink(&target, &link),
-            Site::SymlinkFrom(target) => self.symlink_from(&target),
-            Site::SymlinkTo(link) => self.symlink_to(&link),
-            Site::StorAttr { modify, checksum } => Ok(self.store_attributes(modify, checksum)),
-            Site::Idle(seconds) => Ok(self.idle(seconds, config.max_idle_seconds)),
-            Site::Buffer(side, bytes) => {
+            SiteCommand::RemoveTree(path) => {
+                self.change_path("SITE RDEL", &path, FileRequest::RemoveTree)
+            }
+            SiteCommand::Symlink(target, link) => self.symlink(&target, &link),
+            SiteCommand::SymlinkFrom(target) => self.symlink_from(&target),
+            SiteCommand::SymlinkTo(link) => self.symlink_to(&link),
+            SiteCommand::StorAttr { modify, checksum } => {
+                Ok(self.store_attributes(modify, checksum))
+            }
+            SiteCommand::Idle(seconds) => Ok(self.idle(seconds, config.max_idle_seconds)),
+            SiteCommand::Buffer(side, bytes) => {
                 self.set_buffer(side, bytes);
                 Ok(replies::reply(200, "Site Command Successful."))
             }
-            Site::Stack(stack, drivers) => Ok(driver_stack(stack, &drivers)),
-            Site::ClientInfo(text) => {
-                self.settings.takes_remarks |= remark::is_read_by(&text);
+            SiteCommand::DriverStack(stack, drivers) => Ok(driver_stack(stack, &drivers)),
+            SiteCommand::ClientInfo(text) => {
+                self.parameters.reads_remarks |= remark::client_reads_remarks(&text);
                 Ok(note("client", text))
             }
-            Site::TaskId(text) => Ok(note("task", text)),
-            Site::DataPeer(address) => Ok(self.name_data_peer(address)),
-            Site::Whoami => Ok(replies::reply(200, &self.user)),
-            Site::Version => Ok(replies::reply(200, &config.version)),
-            Site::Umask(_) => {
+            SiteCommand::TaskId(text) => Ok(note("task", text)),
+            SiteCommand::DataPeer(address) => Ok(self.site_datapeer(address)),
+            SiteCommand::Whoami => Ok(replies::reply(200, &self.user)),
+            SiteCommand::Version => Ok(replies::reply(200, &config.version)),
+            SiteCommand::Umask(_) => {
                 let text = "SITE UMASK is not offered; use SITE CHMOD.";
                 Ok(replies::reply(502, text))
             }
-            Site::Help => Ok(vec![Action::Reply(help::site_help())]),
-            Site::Unknown(text) => Ok(replies::reply(500, format!("Unknown SITE command {text}."))),
+            SiteCommand::Help => Ok(vec![SessionAction::Reply(help::site_help())]),
+            SiteCommand::Unknown(text) => {
+                Ok(replies::reply(500, format!("Unknown SITE command {text}.")))
+            }
         }
     }
 
@@ -61,13 +67,13 @@ impl LoggedIn {
         verb: &'static str,
         argument: &[u8],
         request: impl FnOnce(VPath) -> FileRequest,
-    ) -> Step {
+    ) -> CommandResult {
         let path = self.resolve(argument)?;
-        Ok(self.change(verb, path.clone(), request(path), done()))
+        Ok(self.start_file_change(verb, path.clone(), request(path), ok_reply()))
     }
 
     /// SITE SYMLINK: a relative target is kept as it is, as `ln -s` keeps it.
-    fn symlink(&mut self, target: &[u8], link: &[u8]) -> Step {
+    fn symlink(&mut self, target: &[u8], link: &[u8]) -> CommandResult {
         let link = self.resolve(link)?;
         let target = match target {
             [b'/' | b'~', ..] => relative_target(&self.resolve(target)?, &link),
@@ -77,19 +83,19 @@ impl LoggedIn {
             target,
             link: link.clone(),
         };
-        Ok(self.change("SITE SYMLINK", link, request, done()))
+        Ok(self.start_file_change("SITE SYMLINK", link, request, ok_reply()))
     }
 
     /// SITE SYMLINKFROM: the target must exist.
-    fn symlink_from(&mut self, target: &[u8]) -> Step {
+    fn symlink_from(&mut self, target: &[u8]) -> CommandResult {
         self.link_from = None;
         let path = self.resolve(target)?;
         let request = FileRequest::Stat(path.clone());
-        Ok(self.change("SITE SYMLINKFROM", path, request, Then::LinkFrom))
+        Ok(self.start_file_change("SITE SYMLINKFROM", path, request, SuccessReply::LinkFrom))
     }
 
     /// SITE SYMLINKTO
-    fn symlink_to(&mut self, link: &[u8]) -> Step {
+    fn symlink_to(&mut self, link: &[u8]) -> CommandResult {
         let Some(target) = self.link_from.take() else {
             return Ok(replies::reply(
                 503,
@@ -101,37 +107,37 @@ impl LoggedIn {
             target: relative_target(&target, &link),
             link: link.clone(),
         };
-        Ok(self.change("SITE SYMLINKTO", link, request, done()))
+        Ok(self.start_file_change("SITE SYMLINKTO", link, request, ok_reply()))
     }
 
     fn store_attributes(
         &mut self,
         modify: Option<Timestamp>,
-        checksum: Option<(Algorithm, String)>,
-    ) -> Vec<Action> {
+        checksum: Option<(ChecksumAlgorithm, String)>,
+    ) -> Vec<SessionAction> {
         if checksum.is_some() {
-            self.next.store.expect = checksum;
+            self.next_transfer.store.expected_checksum = checksum;
         }
         if modify.is_some() {
-            self.next.store.modify = modify;
+            self.next_transfer.store.modified = modify;
         }
         replies::reply(250, "OK.")
     }
 
     /// SITE IDLE: at most what the administrator allows; the reply says what it came to.
-    fn idle(&mut self, seconds: Option<u32>, most: u32) -> Vec<Action> {
+    fn idle(&mut self, seconds: Option<u32>, most: u32) -> Vec<SessionAction> {
         let Some(seconds) = seconds else {
             return replies::reply(
                 200,
-                match self.settings.idle_seconds {
+                match self.parameters.idle_seconds {
                     Some(seconds) => format!("Idle time-out is {seconds} seconds."),
                     None => "Idle time-out is the server's default.".to_owned(),
                 },
             );
         };
         let seconds = seconds.clamp(1, most.max(1));
-        self.settings.idle_seconds = Some(seconds);
-        let mut actions = vec![Action::IdleTimeout(seconds)];
+        self.parameters.idle_seconds = Some(seconds);
+        let mut actions = vec![SessionAction::IdleTimeout(seconds)];
         actions.extend(replies::reply(
             200,
             format!("Idle time-out set to {seconds} seconds."),
@@ -142,10 +148,10 @@ impl LoggedIn {
 
 /// The globus server takes its own default stacks from anybody (`globus-url-copy -fsstack file`
 /// sends one), and so does this one, which has no others. Its words for the rest.
-fn driver_stack(stack: Stack, drivers: &str) -> Vec<Action> {
+fn driver_stack(stack: DriverStack, drivers: &str) -> Vec<SessionAction> {
     let (plain, what) = match stack {
-        Stack::Disk => ("file", "filesystem"),
-        Stack::Net => ("tcp", "data channel"),
+        DriverStack::Disk => ("file", "filesystem"),
+        DriverStack::Net => ("tcp", "data channel"),
     };
     if drivers == plain || drivers == "default" {
         return replies::reply(250, "OK.");
@@ -155,11 +161,11 @@ fn driver_stack(stack: Stack, drivers: &str) -> Vec<Action> {
         format!("Setting {what} driver stack failed.").into_bytes(),
         format!("{} driver not offered", unknown.unwrap_or(drivers)).into_bytes(),
     ];
-    vec![Action::Reply(Reply::error_lines(500, lines))]
+    vec![SessionAction::Reply(Reply::multi_line(500, lines))]
 }
 
-fn note(key: &'static str, text: String) -> Vec<Action> {
-    let mut actions = vec![Action::Note(key, text)];
+fn note(key: &'static str, text: String) -> Vec<SessionAction> {
+    let mut actions = vec![SessionAction::LogField(key, text)];
     actions.extend(replies::reply(250, "OK."));
     actions
 }

@@ -1,32 +1,32 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proto::eblock::{BlockError, BlockEvent, Decoder, Flags, HEADER_LEN, Header};
+use proto::eblock::{BlockDecoder, BlockError, BlockEvent, BlockFlags, BlockHeader, HEADER_LEN};
 
 use crate::split::pieces;
 
 /// One block: flags, offset, and its data.
 #[derive(Debug, Clone)]
-struct Block {
+struct TestBlock {
     flags: u8,
     offset: u64,
     data: Vec<u8>,
 }
 
-fn block() -> impl Strategy<Value = Block> {
+fn block() -> impl Strategy<Value = TestBlock> {
     let flags = prop_oneof![
         6 => Just(0),
-        1 => Just(Flags::EOR),
-        1 => Just(Flags::RESTART),
-        1 => Just(Flags::EOF),
-        1 => Just(Flags::EOD),
-        1 => Just(Flags::EOD | Flags::CLOSE),
-        1 => Just(Flags::EOD | Flags::EOF),
+        1 => Just(BlockFlags::EOR),
+        1 => Just(BlockFlags::RESTART),
+        1 => Just(BlockFlags::EOF),
+        1 => Just(BlockFlags::EOD),
+        1 => Just(BlockFlags::EOD | BlockFlags::CLOSE),
+        1 => Just(BlockFlags::EOD | BlockFlags::EOF),
     ];
     (flags, 0..4000u64, vec(any::<u8>(), 0..40)).prop_map(|(flags, offset, mut data)| {
-        if flags & Flags::EOF != 0 {
+        if flags & BlockFlags::EOF != 0 {
             data.clear();
         }
-        Block {
+        TestBlock {
             flags,
             offset,
             data,
@@ -34,11 +34,11 @@ fn block() -> impl Strategy<Value = Block> {
     })
 }
 
-fn wire(blocks: &[Block]) -> Vec<u8> {
+fn wire(blocks: &[TestBlock]) -> Vec<u8> {
     let mut wire = Vec::new();
     for b in blocks {
-        let header = Header {
-            flags: Flags(b.flags),
+        let header = BlockHeader {
+            flags: BlockFlags(b.flags),
             count: b.data.len() as u64,
             offset: b.offset,
         };
@@ -50,7 +50,7 @@ fn wire(blocks: &[Block]) -> Vec<u8> {
 
 /// Words of a decoder, with the data it pointed at, one entry per byte so that splits do not show.
 #[derive(Debug, Clone, PartialEq)]
-enum Seen {
+enum DecodedItem {
     Byte(u64, u8),
     Skipped(u8),
     Eof(u64),
@@ -58,45 +58,49 @@ enum Seen {
 }
 
 /// Meaning of the blocks, read off directly.
-fn model(blocks: &[Block]) -> Vec<Seen> {
+fn model(blocks: &[TestBlock]) -> Vec<DecodedItem> {
     let mut seen = Vec::new();
     for b in blocks {
-        if b.flags & Flags::EOF != 0 {
-            seen.push(Seen::Eof(b.offset));
+        if b.flags & BlockFlags::EOF != 0 {
+            seen.push(DecodedItem::Eof(b.offset));
         }
         for (offset, byte) in (b.offset..).zip(&b.data) {
-            seen.push(if b.flags & Flags::RESTART != 0 {
-                Seen::Skipped(*byte)
+            seen.push(if b.flags & BlockFlags::RESTART != 0 {
+                DecodedItem::Skipped(*byte)
             } else {
-                Seen::Byte(offset, *byte)
+                DecodedItem::Byte(offset, *byte)
             });
         }
-        if b.flags & Flags::EOD != 0 {
-            seen.push(Seen::Eod(b.flags & Flags::CLOSE != 0));
+        if b.flags & BlockFlags::EOD != 0 {
+            seen.push(DecodedItem::Eod(b.flags & BlockFlags::CLOSE != 0));
             break;
         }
     }
     seen
 }
 
-fn note(event: BlockEvent, bytes: &[u8], seen: &mut Vec<Seen>) {
+fn note(event: BlockEvent, bytes: &[u8], seen: &mut Vec<DecodedItem>) {
     match event {
         BlockEvent::Data { offset, len } => {
             assert_eq!(len, bytes.len());
-            seen.extend((offset..).zip(bytes).map(|(at, b)| Seen::Byte(at, *b)));
+            seen.extend(
+                (offset..)
+                    .zip(bytes)
+                    .map(|(at, b)| DecodedItem::Byte(at, *b)),
+            );
         }
         BlockEvent::Skip { len } => {
             assert_eq!(len, bytes.len());
-            seen.extend(bytes.iter().map(|b| Seen::Skipped(*b)));
+            seen.extend(bytes.iter().map(|b| DecodedItem::Skipped(*b)));
         }
-        BlockEvent::Eof { streams } => seen.push(Seen::Eof(streams)),
-        BlockEvent::Eod { close } => seen.push(Seen::Eod(close)),
+        BlockEvent::Eof { streams } => seen.push(DecodedItem::Eof(streams)),
+        BlockEvent::Eod { close } => seen.push(DecodedItem::Eod(close)),
     }
 }
 
 /// Feeds the pieces; the payload of an event is the tail of what the call consumed.
-fn decode(pieces: &[&[u8]]) -> Result<Vec<Seen>, BlockError> {
-    let mut decoder = Decoder::new();
+fn decode(pieces: &[&[u8]]) -> Result<Vec<DecodedItem>, BlockError> {
+    let mut decoder = BlockDecoder::new();
     let mut seen = Vec::new();
     for piece in pieces {
         let mut rest = *piece;
@@ -120,8 +124,8 @@ fn decode(pieces: &[&[u8]]) -> Result<Vec<Seen>, BlockError> {
 }
 
 /// Reads as an edge that splices does: headers through the decoder, payload past it.
-fn splice(wire: &[u8]) -> Result<Vec<Seen>, BlockError> {
-    let mut decoder = Decoder::new();
+fn splice(wire: &[u8]) -> Result<Vec<DecodedItem>, BlockError> {
+    let mut decoder = BlockDecoder::new();
     let mut seen = Vec::new();
     let mut at = 0;
     loop {
@@ -129,12 +133,12 @@ fn splice(wire: &[u8]) -> Result<Vec<Seen>, BlockError> {
             let Some(byte) = wire.get(at) else {
                 return Ok(seen);
             };
-            seen.push(if decoder.payload_is_data() {
-                Seen::Byte(decoder.payload_offset(), *byte)
+            seen.push(if decoder.is_payload_data() {
+                DecodedItem::Byte(decoder.payload_offset(), *byte)
             } else {
-                Seen::Skipped(*byte)
+                DecodedItem::Skipped(*byte)
             });
-            decoder.advance(1);
+            decoder.skip_payload(1);
             at += 1;
         }
         let end = wire.len().min(at + decoder.header_left());
@@ -170,8 +174,8 @@ proptest! {
 
     #[test]
     fn headers_come_back(flags: u8, count: u64, offset: u64) {
-        let header = Header { flags: Flags(flags), count, offset };
-        prop_assert_eq!(Header::decode(&header.encode()), header);
+        let header = BlockHeader { flags: BlockFlags(flags), count, offset };
+        prop_assert_eq!(BlockHeader::decode(&header.encode()), header);
     }
 
     #[test]

@@ -4,17 +4,18 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use proto::address::Family;
-use proto::checksum::Algorithm;
+use proto::address::AddressFamily;
+use proto::checksum::ChecksumAlgorithm;
 use proto::command::{
-    BufferSide, Command, Dcau, EpsvArg, MAX_NUMBER, Mode, Opts, Prot, Restart, RetrOption,
-    Retrieve, Secret, Site, TrevEvent, Type,
+    BufferDirection, Command, DataChannelAuth, DataType, EpsvArgument, ExtendedRetrieve,
+    MAX_FILE_OFFSET, OptsCommand, ProtectionLevel, RestartMarker, RetrieveOption, Secret,
+    SiteCommand, TransferMode, TriggerEvent,
 };
 use proto::drs::{DrsAddress, Nonce};
 use proto::ranges::RangeSet;
 use proto::security::SecurityToken;
-use proto::sizing::Sizing;
-use proto::streams::StreamRange;
+use proto::sizing::BufferSizing;
+use proto::streams::ParallelismRange;
 use proto::stripes::StripeAddresses;
 use proto::timestamp::Timestamp;
 
@@ -34,18 +35,18 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 fn number() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(0), Just(MAX_NUMBER), 0..=MAX_NUMBER]
+    prop_oneof![Just(0), Just(MAX_FILE_OFFSET), 0..=MAX_FILE_OFFSET]
 }
 
 fn time() -> impl Strategy<Value = Timestamp> {
     (-62_167_219_200..=253_402_300_799i64).prop_map(Timestamp)
 }
 
-fn algorithm() -> impl Strategy<Value = Algorithm> {
-    select(&Algorithm::CHEAPEST_FIRST)
+fn algorithm() -> impl Strategy<Value = ChecksumAlgorithm> {
+    select(&ChecksumAlgorithm::CHEAPEST_FIRST)
 }
 
-fn sum() -> impl Strategy<Value = (Algorithm, String)> {
+fn sum() -> impl Strategy<Value = (ChecksumAlgorithm, String)> {
     (algorithm(), vec(select(b"0123456789abcdef"), 128)).prop_map(|(algorithm, digits)| {
         let hex = digits
             .iter()
@@ -75,8 +76,8 @@ fn ranges() -> impl Strategy<Value = RangeSet> {
     })
 }
 
-fn family() -> impl Strategy<Value = Family> {
-    prop_oneof![Just(Family::V4), Just(Family::V6)]
+fn family() -> impl Strategy<Value = AddressFamily> {
+    prop_oneof![Just(AddressFamily::V4), Just(AddressFamily::V6)]
 }
 
 fn argumentless() -> impl Strategy<Value = Command> {
@@ -92,18 +93,18 @@ fn argumentless() -> impl Strategy<Value = Command> {
         C::Dpsv,
         C::Cdup,
         C::Pwd,
-        C::Type(Type::Ascii),
-        C::Type(Type::Image),
-        C::Mode(Mode::Stream),
-        C::Mode(Mode::Extended),
-        C::Dcau(Dcau::None),
-        C::Dcau(Dcau::SelfAuth),
-        C::Prot(Prot::Clear),
-        C::Prot(Prot::Safe),
-        C::Prot(Prot::Confidential),
-        C::Prot(Prot::Private),
-        C::Epsv(EpsvArg::Any),
-        C::Epsv(EpsvArg::All),
+        C::Type(DataType::Ascii),
+        C::Type(DataType::Image),
+        C::Mode(TransferMode::Stream),
+        C::Mode(TransferMode::Extended),
+        C::Dcau(DataChannelAuth::None),
+        C::Dcau(DataChannelAuth::SelfAuth),
+        C::Prot(ProtectionLevel::Clear),
+        C::Prot(ProtectionLevel::Safe),
+        C::Prot(ProtectionLevel::Confidential),
+        C::Prot(ProtectionLevel::Private),
+        C::Epsv(EpsvArgument::Any),
+        C::Epsv(EpsvArgument::All),
     ])
 }
 
@@ -136,7 +137,7 @@ fn with_path() -> impl Strategy<Value = Command> {
         (required, path()).prop_map(|(verb, path)| verb(path)),
         (optional, option::of(path())).prop_map(|(verb, path)| verb(path)),
         (number(), number(), path()).prop_map(|(offset, length, path)| {
-            C::Eret(Retrieve::Partial { offset, length }, path)
+            C::Eret(ExtendedRetrieve::Partial { offset, length }, path)
         }),
         (number(), path()).prop_map(|(offset, path)| C::Esto(offset, path)),
         (time(), path()).prop_map(|(time, path)| C::Mfmt(time, path)),
@@ -167,29 +168,29 @@ fn with_parameter() -> impl Strategy<Value = Command> {
         token().prop_map(C::Enc),
         option::of(text()).prop_map(C::Help),
         option::of(text()).prop_map(C::Lang),
-        text().prop_map(|s| C::Dcau(Dcau::Subject(s))),
+        text().prop_map(|s| C::Dcau(DataChannelAuth::Subject(s))),
         "[A-Z]".prop_map(|s| C::Stru(s.chars().next().unwrap_or('F'))),
         number().prop_map(C::Allo),
         number().prop_map(C::Sbuf),
         any::<u32>().prop_map(C::Pbsz),
-        family().prop_map(|f| C::Epsv(EpsvArg::Family(f))),
+        family().prop_map(|f| C::Epsv(EpsvArgument::Family(f))),
         option::of(family()).prop_map(C::Spas),
         v4().prop_map(C::Port),
         socket().prop_map(C::Eprt),
         (socket(), any::<[u8; 16]>()).prop_map(|(at, nonce)| {
             C::Dprt(DrsAddress {
-                at,
+                socket: at,
                 nonce: Nonce::new(nonce),
             })
         }),
         vec(socket(), 1..4).prop_filter_map("bounded", |stripes| {
             StripeAddresses::new(stripes).map(C::Spor)
         }),
-        number().prop_map(|n| C::Rest(Restart::Offset(n))),
-        ranges().prop_map(|r| C::Rest(Restart::Ranges(r))),
+        number().prop_map(|n| C::Rest(RestartMarker::Offset(n))),
+        ranges().prop_map(|r| C::Rest(RestartMarker::Ranges(r))),
         sum().prop_map(|(algorithm, hex)| C::Scks(algorithm, hex)),
-        any::<u32>().prop_map(|n| C::Trev(TrevEvent::Restart, n)),
-        any::<u32>().prop_map(|n| C::Trev(TrevEvent::Perf, n)),
+        any::<u32>().prop_map(|n| C::Trev(TriggerEvent::RestartMarker, n)),
+        any::<u32>().prop_map(|n| C::Trev(TriggerEvent::PerformanceMarker, n)),
         vec(1..=255u8, 0..20)
             .prop_filter("carried on a line", |s| !s.contains(&b'\n')
                 && !s.contains(&b'\r'))
@@ -197,59 +198,63 @@ fn with_parameter() -> impl Strategy<Value = Command> {
     ]
 }
 
-fn opts() -> impl Strategy<Value = Opts> {
+fn opts() -> impl Strategy<Value = OptsCommand> {
     let retr = prop_oneof![
         (1..=64u32, 0..=64u32, 0..=64u32).prop_map(|(least, more, most)| {
-            RetrOption::Parallelism(StreamRange {
+            RetrieveOption::Parallelism(ParallelismRange {
                 start: least + more,
-                least,
-                most: least + more + most,
+                min: least,
+                max: least + more + most,
             })
         }),
-        Just(RetrOption::Partitioned),
-        Just(RetrOption::Blocked),
-        (1..=MAX_NUMBER).prop_map(RetrOption::BlockSize),
-        any::<u32>().prop_map(RetrOption::Markers),
+        Just(RetrieveOption::Partitioned),
+        Just(RetrieveOption::Blocked),
+        (1..=MAX_FILE_OFFSET).prop_map(RetrieveOption::BlockSize),
+        any::<u32>().prop_map(RetrieveOption::Markers),
     ];
     prop_oneof![
-        vec(retr, 1..4).prop_map(Opts::Retr),
-        option::of(algorithm()).prop_map(Opts::StorChecksum),
-        any::<bool>().prop_map(Opts::AllowDelayed),
-        option::of("([a-z.]{1,8};){1,4}").prop_map(Opts::Facts),
-        Just(Opts::Mlsr),
-        any::<u32>().prop_map(Opts::ChecksumMarkers),
-        any::<bool>().prop_map(Opts::Utf8),
-        select(&Sizing::ALL).prop_map(Opts::Sizing),
-        "FOO [a-z]{1,8}".prop_map(Opts::Unknown),
+        vec(retr, 1..4).prop_map(OptsCommand::Retr),
+        option::of(algorithm()).prop_map(OptsCommand::StoreChecksum),
+        any::<bool>().prop_map(OptsCommand::AllowDelayedPassive),
+        option::of("([a-z.]{1,8};){1,4}").prop_map(OptsCommand::Facts),
+        Just(OptsCommand::MlsrOptions),
+        any::<u32>().prop_map(OptsCommand::ChecksumMarkers),
+        any::<bool>().prop_map(OptsCommand::Utf8),
+        select(&BufferSizing::ALL).prop_map(OptsCommand::BufferSizing),
+        "FOO [a-z]{1,8}".prop_map(OptsCommand::Unknown),
     ]
 }
 
-fn site() -> impl Strategy<Value = Site> {
+fn site() -> impl Strategy<Value = SiteCommand> {
     let side = select(vec![
-        BufferSide::Send,
-        BufferSide::Receive,
-        BufferSide::Both,
+        BufferDirection::Send,
+        BufferDirection::Receive,
+        BufferDirection::Both,
     ]);
     let spaceless = path().prop_filter("one word", |p| !p.contains(&b' '));
     prop_oneof![
-        select(vec![Site::Help, Site::Whoami, Site::Version]),
-        (0..=0o7777u32, path()).prop_map(|(mode, path)| Site::Chmod(mode, path)),
-        (word(), path()).prop_map(|(group, path)| Site::Chgrp(group, path)),
-        (time(), path()).prop_map(|(time, path)| Site::Utime(time, path)),
-        (spaceless, path()).prop_map(|(target, link)| Site::Symlink(target, link)),
-        path().prop_map(Site::SymlinkFrom),
-        path().prop_map(Site::SymlinkTo),
-        path().prop_map(Site::Rdel),
-        (number(), path()).prop_map(|(length, path)| Site::Truncate(length, path)),
-        (side, number()).prop_map(|(side, n)| Site::Buffer(side, n)),
-        text().prop_map(Site::ClientInfo),
-        text().prop_map(Site::TaskId),
+        select(vec![
+            SiteCommand::Help,
+            SiteCommand::Whoami,
+            SiteCommand::Version
+        ]),
+        (0..=0o7777u32, path()).prop_map(|(mode, path)| SiteCommand::Chmod(mode, path)),
+        (word(), path()).prop_map(|(group, path)| SiteCommand::Chgrp(group, path)),
+        (time(), path()).prop_map(|(time, path)| SiteCommand::Utime(time, path)),
+        (spaceless, path()).prop_map(|(target, link)| SiteCommand::Symlink(target, link)),
+        path().prop_map(SiteCommand::SymlinkFrom),
+        path().prop_map(SiteCommand::SymlinkTo),
+        path().prop_map(SiteCommand::RemoveTree),
+        (number(), path()).prop_map(|(length, path)| SiteCommand::Truncate(length, path)),
+        (side, number()).prop_map(|(side, n)| SiteCommand::Buffer(side, n)),
+        text().prop_map(SiteCommand::ClientInfo),
+        text().prop_map(SiteCommand::TaskId),
         (option::of(time()), option::of(sum()))
             .prop_filter("not empty", |(m, c)| m.is_some() || c.is_some())
-            .prop_map(|(modify, checksum)| Site::StorAttr { modify, checksum }),
-        option::of(0..=0o777u32).prop_map(Site::Umask),
-        option::of(any::<u32>()).prop_map(Site::Idle),
-        "FOO [a-z]{1,8}".prop_map(Site::Unknown),
+            .prop_map(|(modify, checksum)| SiteCommand::StorAttr { modify, checksum }),
+        option::of(0..=0o777u32).prop_map(SiteCommand::Umask),
+        option::of(any::<u32>()).prop_map(SiteCommand::Idle),
+        "FOO [a-z]{1,8}".prop_map(SiteCommand::Unknown),
     ]
 }
 

@@ -3,7 +3,8 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proto::listing::{
-    Access, Entry, Fact, FactSet, Kind, format_ls, format_mlsx, parse_ls, parse_mlsx,
+    DirectoryEntry, EntryKind, EntryPermissions, Fact, FactSet, format_ls, format_mlsx, parse_ls,
+    parse_mlsx,
 };
 use proto::timestamp::Timestamp;
 
@@ -14,8 +15,13 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn entry() -> impl Strategy<Value = Entry> {
-    let kind = select(vec![Kind::File, Kind::Dir, Kind::SymLink, Kind::Other]);
+fn entry() -> impl Strategy<Value = DirectoryEntry> {
+    let kind = select(vec![
+        EntryKind::File,
+        EntryKind::Dir,
+        EntryKind::SymLink,
+        EntryKind::Other,
+    ]);
     let account = "[a-z][a-z0-9_-]{0,9}";
     (
         (
@@ -37,20 +43,20 @@ fn entry() -> impl Strategy<Value = Entry> {
         .prop_map(|(what, whose, link_target)| {
             let (name, kind, size, modified, mode) = what;
             let (uid, gid, owner, group, [read, write, execute]) = whose;
-            Entry {
+            DirectoryEntry {
                 name,
                 kind,
                 size,
                 modified: Timestamp(modified),
                 mode,
-                links: 1,
+                link_count: 1,
                 uid,
                 gid,
                 owner,
                 group,
-                unique: (u64::from(uid), size),
+                device_and_inode: (u64::from(uid), size),
                 link_target,
-                access: Access {
+                permissions: EntryPermissions {
                     read,
                     write,
                     execute,
@@ -101,9 +107,9 @@ proptest! {
         let back = back.as_ref();
         prop_assert_eq!(back.map(|b| &b.name), Some(&entry.name));
         let told = back.and_then(|b| b.link_target.as_ref());
-        if entry.kind == Kind::Dir && entry.link_target.is_some() && told.is_none() {
+        if entry.kind == EntryKind::Dir && entry.link_target.is_some() && told.is_none() {
             // A target that no fact can hold: the entry is a link all the same.
-            prop_assert_eq!(back.map(|b| b.kind), Some(Kind::SymLink));
+            prop_assert_eq!(back.map(|b| b.kind), Some(EntryKind::SymLink));
         } else {
             prop_assert_eq!(back.map(|b| b.kind), Some(entry.kind));
         }
@@ -119,16 +125,16 @@ proptest! {
     fn ls_lines_come_back(entry in entry(), now in 0..253_402_300_799i64) {
         let arrow = |n: &[u8]| n.windows(4).any(|w| w == b" -> ");
         let link = entry.link_target.as_ref();
-        prop_assume!((entry.kind != Kind::SymLink && link.is_none()) || !arrow(&entry.name));
+        prop_assume!((entry.kind != EntryKind::SymLink && link.is_none()) || !arrow(&entry.name));
         let line = format_ls(&entry, Timestamp(now));
         let back = parse_ls(&line);
         let back = back.as_ref();
         prop_assert_eq!(back.map(|b| &b.name), Some(&entry.name));
         let (kind, size, mode) = match link {
-            Some(target) => (Kind::SymLink, Some(target.len() as u64), 0o777),
+            Some(target) => (EntryKind::SymLink, Some(target.len() as u64), 0o777),
             None => (
                 entry.kind,
-                (entry.kind != Kind::Other).then_some(entry.size),
+                (entry.kind != EntryKind::Other).then_some(entry.size),
                 entry.mode,
             ),
         };
@@ -162,7 +168,7 @@ proptest! {
         let text: String = names.map(|(f, _)| format!("{};", f.name().to_uppercase())).collect();
         let set = FactSet::parse(&text);
         for (fact, on) in Fact::ALL.into_iter().zip(bits) {
-            prop_assert_eq!(set.has(fact), on);
+            prop_assert_eq!(set.contains(fact), on);
         }
         prop_assert_eq!(FactSet::parse(&set.selected()), set);
     }

@@ -1,15 +1,18 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proto::address::{find_in_227, find_in_229, parse_eprt, parse_port, parse_spas_lines};
-use proto::feature::Features;
+use proto::feature::ServerFeatures;
 use proto::marker::{
-    PerfMarker, checksum_reply, parse_checksum_reply, parse_range_reply, range_replies,
+    PerformanceMarker, checksum_marker_reply, parse_checksum_marker, parse_range_marker,
+    range_marker_replies,
 };
 use proto::path::{MAX_PATH, VPath};
 use proto::ranges::RangeSet;
-use proto::remark::{self, Said, Verdict};
+use proto::remark::{self, CompletionRemarks, LimiterReport};
 use proto::reply::Reply;
-use proto::sizing::{MAX_BUFFER, MIN_BUFFER, buffer_reply, parse_buffer_reply, parse_names};
+use proto::sizing::{
+    MAX_BUFFER, MIN_BUFFER, buffer_size_reply, parse_buffer_size_reply, parse_names,
+};
 use proto::timestamp::Timestamp;
 
 fn is_normal(path: &VPath) -> bool {
@@ -31,9 +34,9 @@ proptest! {
     ) {
         #[allow(clippy::cast_precision_loss, reason = "far below 2^53")]
         let timestamp = tenths as f64 / 10.0;
-        let marker = PerfMarker { timestamp, stripe_index, stripe_bytes, stripe_count };
-        prop_assert_eq!(PerfMarker::from_reply(&marker.to_reply()), Some(marker));
-        prop_assert_eq!(parse_checksum_reply(&checksum_reply(timestamp, stripe_bytes)), Some(stripe_bytes));
+        let marker = PerformanceMarker { timestamp, stripe_index, stripe_bytes, stripe_count };
+        prop_assert_eq!(PerformanceMarker::from_reply(&marker.to_reply()), Some(marker));
+        prop_assert_eq!(parse_checksum_marker(&checksum_marker_reply(timestamp, stripe_bytes)), Some(stripe_bytes));
     }
 
     #[test]
@@ -43,15 +46,15 @@ proptest! {
             set.insert(u64::from(start), u64::from(start) + u64::from(len));
         }
         let mut back = RangeSet::new();
-        for reply in range_replies(&set) {
-            back.extend(&parse_range_reply(&reply).unwrap_or_default());
+        for reply in range_marker_replies(&set) {
+            back.extend(&parse_range_marker(&reply).unwrap_or_default());
         }
         prop_assert_eq!(back, set);
     }
 
     #[test]
     fn buffer_sizes_come_back_bounded(bytes in prop_oneof![0..=2 * MAX_BUFFER, any::<u64>()]) {
-        let told = parse_buffer_reply(&buffer_reply(bytes));
+        let told = parse_buffer_size_reply(&buffer_size_reply(bytes));
         prop_assert_eq!(told, (bytes > 0).then(|| bytes.clamp(MIN_BUFFER, MAX_BUFFER)));
     }
 
@@ -62,8 +65,8 @@ proptest! {
         congestion in "[a-z0-9_-]{0,16}",
         text in "\\PC{0,500}|[ -~\r\n\t\u{0}\u{9b}]{0,500}|Limited by [a-z]{1,5}, [0-9] streams?.{0,9}",
     ) {
-        let verdict = Verdict::new(limiter.trim_end(), streams, &congestion);
-        let line = remark::printable(&text);
+        let verdict = LimiterReport::new(limiter.trim_end(), streams, &congestion);
+        let line = remark::printable_remark(&text);
         if let Some(line) = &line {
             prop_assert!(!line.chars().any(char::is_control) && !line.is_empty());
             prop_assert!(line.chars().count() <= 400);
@@ -73,11 +76,11 @@ proptest! {
             Some(verdict) => format!("Transfer Complete. {verdict} {remark}"),
             None => format!("Transfer Complete. {remark}"),
         };
-        let read = Said::of_reply(&Reply::new(226, said));
+        let read = CompletionRemarks::from_reply(&Reply::new(226, said));
         match verdict {
-            Some(_) => prop_assert_eq!(read, Said { verdict, remark: line }),
-            None if remark.starts_with("FILE:") => prop_assert_eq!(read, Said::default()),
-            None if read.verdict.is_some() => prop_assert!(remark.starts_with("Limited by ")),
+            Some(_) => prop_assert_eq!(read, CompletionRemarks { limiter: verdict, remark: line }),
+            None if remark.starts_with("FILE:") => prop_assert_eq!(read, CompletionRemarks::default()),
+            None if read.limiter.is_some() => prop_assert!(remark.starts_with("Limited by ")),
             None => prop_assert_eq!(read.remark, line),
         }
     }
@@ -114,9 +117,9 @@ proptest! {
         let _ = parse_spas_lines(text.split(' '));
         let _ = (Timestamp::parse(&text), VPath::root().resolve(text.as_bytes()));
         let reply = Reply::new(code, &text);
-        let _ = (PerfMarker::from_reply(&reply), parse_range_reply(&reply), reply.summary());
-        let _ = (parse_buffer_reply(&reply), Said::of_reply(&reply), reply.for_log());
+        let _ = (PerformanceMarker::from_reply(&reply), parse_range_marker(&reply), reply.summary());
+        let _ = (parse_buffer_size_reply(&reply), CompletionRemarks::from_reply(&reply), reply.for_log());
         let _ = parse_names(&text);
-        let _ = Features::from_reply(&Reply::data(211, &text, vec![text.clone().into()], &text));
+        let _ = ServerFeatures::from_reply(&Reply::with_inner_lines(211, &text, vec![text.clone().into()], &text));
     }
 }

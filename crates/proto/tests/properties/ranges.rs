@@ -6,33 +6,33 @@ use proto::ranges::RangeSet;
 const SPACE: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum RangeOperation {
     Insert(usize, usize),
     Remove(usize, usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RangeOperation> {
     let place = || 0..=SPACE;
     prop_oneof![
-        2 => (place(), place()).prop_map(|(a, b)| Step::Insert(a, b)),
-        1 => (place(), place()).prop_map(|(a, b)| Step::Remove(a, b)),
+        2 => (place(), place()).prop_map(|(a, b)| RangeOperation::Insert(a, b)),
+        1 => (place(), place()).prop_map(|(a, b)| RangeOperation::Remove(a, b)),
     ]
 }
 
 type Bitmap = [bool; SPACE];
 
 /// Applies the steps to both; returns them after checking what `insert` reports.
-fn run(steps: &[Step]) -> (RangeSet, Bitmap) {
+fn run(steps: &[RangeOperation]) -> (RangeSet, Bitmap) {
     let mut set = RangeSet::new();
     let mut bits = [false; SPACE];
     for step in steps {
         match *step {
-            Step::Insert(a, b) => {
+            RangeOperation::Insert(a, b) => {
                 let fresh = (a..b).filter(|i| !bits[*i]).count();
                 (a..b).for_each(|i| bits[i] = true);
                 assert_eq!(set.insert(a as u64, b as u64), fresh as u64);
             }
-            Step::Remove(a, b) => {
+            RangeOperation::Remove(a, b) => {
                 (a..b).for_each(|i| bits[i] = false);
                 set.remove(a as u64, b as u64);
             }
@@ -61,10 +61,10 @@ proptest! {
         prop_assert!(is_normal(&set));
         prop_assert_eq!(bits_of(&set), bits);
         let count = bits.iter().filter(|b| **b).count() as u64;
-        prop_assert_eq!(set.bytes(), count);
+        prop_assert_eq!(set.byte_count(), count);
         prop_assert_eq!(set.is_empty(), count == 0);
         let prefix = bits.iter().take_while(|b| **b).count() as u64;
-        prop_assert_eq!(set.prefix(), prefix);
+        prop_assert_eq!(set.prefix_len(), prefix);
         let end = bits.iter().rposition(|b| *b).map_or(0, |i| i as u64 + 1);
         prop_assert_eq!(set.end(), end);
         let holds = (a..b).all(|i| bits[i]);

@@ -17,9 +17,10 @@ fn reply() -> impl Strategy<Value = Reply> {
     let words = || "[ -~\r\n]{0,20}";
     prop_oneof![
         (code(), text()).prop_map(|(code, text)| Reply::new(code, text)),
-        (code(), words(), vec(text(), 0..6), words())
-            .prop_map(|(code, first, inner, last)| Reply::data(code, &first, inner, &last)),
-        (code(), vec(text(), 0..6)).prop_map(|(code, lines)| Reply::error_lines(code, lines)),
+        (code(), words(), vec(text(), 0..6), words()).prop_map(|(code, first, inner, last)| {
+            Reply::with_inner_lines(code, &first, inner, &last)
+        }),
+        (code(), vec(text(), 0..6)).prop_map(|(code, lines)| Reply::multi_line(code, lines)),
     ]
 }
 

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use data::options::{Congestion, TransferOptions};
+use data::options::{CongestionChoice, TransferOptions};
 use data::store::durability::SyncPolicy;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
 use crate::limits::{FREE_FAILURES, QueueBounds, SessionBounds};
 
@@ -27,7 +27,7 @@ pub enum Anonymous {
 /// Who may make data connections to and from hosts other than their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ThirdParty {
+pub enum ThirdPartyPolicy {
     /// Nobody.
     None,
     /// Users that logged in with a password (and whose record does not forbid it).
@@ -56,7 +56,7 @@ pub struct ServerConfig {
     /// Classic `FTP_INFO` lines, one per transfer.
     pub ftp_info_log: Option<PathBuf>,
     /// Third-party data connections.
-    pub third_party: ThirdParty,
+    pub third_party: ThirdPartyPolicy,
     /// Who may make them need not name the other host (SITE DATAPEER): any host may connect to their
     /// data ports, and be connected to.
     pub foreign_data_addresses: bool,
@@ -123,7 +123,7 @@ impl Default for ServerConfig {
             public_address: None,
             transfer_log: None,
             ftp_info_log: None,
-            third_party: ThirdParty::default(),
+            third_party: ThirdPartyPolicy::default(),
             foreign_data_addresses: false,
             max_sessions: 20_000,
             max_sessions_per_address: 1000,
@@ -142,8 +142,8 @@ impl Default for ServerConfig {
             perf_marker_seconds: 5,
             range_marker_seconds: 5,
             transfer: TransferOptions {
-                buffers: Buffers::default(),
-                congestion: Congestion::Auto,
+                buffers: SocketBuffers::default(),
+                congestion: CongestionChoice::Auto,
                 ..TransferOptions::default()
             },
             sync_policy: SyncPolicy::default(),
@@ -155,7 +155,7 @@ impl Default for ServerConfig {
 
 impl ServerConfig {
     /// Bounds on sessions.
-    pub(crate) fn bounds(&self) -> SessionBounds {
+    pub(crate) fn session_bounds(&self) -> SessionBounds {
         SessionBounds {
             sessions: self.max_sessions,
             per_address: self.max_sessions_per_address,
@@ -165,49 +165,49 @@ impl ServerConfig {
 
     /// Bounds on transfers. A transfer has a thread of its own from its first moment, streams or
     /// not, so there are as many places as streams.
-    pub(crate) fn transfers(&self) -> QueueBounds {
+    pub(crate) fn transfer_queue(&self) -> QueueBounds {
         let half = self.max_streams.div_ceil(2);
         let per_client = self.max_transfers_per_address.unwrap_or(half);
-        self.queue(self.max_streams, per_client)
+        self.queue_bounds(self.max_streams, per_client)
     }
 
     /// Bounds on checksums. They are computed in slices, so one client may use what is free.
-    pub(crate) fn checksums(&self) -> QueueBounds {
-        let places = self.max_checksums.unwrap_or_else(processors);
-        self.queue(places, places)
+    pub(crate) fn checksum_queue(&self) -> QueueBounds {
+        let places = self.max_checksums.unwrap_or_else(processor_count);
+        self.queue_bounds(places, places)
     }
 
     /// Bounds on listings for replies and removals of trees.
-    pub(crate) fn listings(&self) -> QueueBounds {
-        self.queue(self.max_listings, self.max_listings / 2)
+    pub(crate) fn listing_queue(&self) -> QueueBounds {
+        self.queue_bounds(self.max_listings, self.max_listings / 2)
     }
 
     /// Bounds on password checks. One client has no more under way than may fail for free: many
     /// sessions that log in at once with the right password wait for no penalty.
-    pub(crate) fn password_checks(&self) -> QueueBounds {
-        let places = self.max_password_checks.unwrap_or_else(processors);
-        self.queue(places, (places / 2).min(FREE_FAILURES as usize))
+    pub(crate) fn password_check_queue(&self) -> QueueBounds {
+        let places = self.max_password_checks.unwrap_or_else(processor_count);
+        self.queue_bounds(places, (places / 2).min(FREE_FAILURES as usize))
     }
 
     /// Bounds on listeners being made: quick, but a range of taken ports is tried through, and a
     /// burst of PASV must not become a burst of threads.
-    pub(crate) fn listeners(&self) -> QueueBounds {
+    pub(crate) fn listener_queue(&self) -> QueueBounds {
         QueueBounds {
             // A session waits for one at a time: no client is refused one for its number of sessions.
             waiting: self.max_sessions_per_address,
-            ..self.queue(processors(), processors())
+            ..self.queue_bounds(processor_count(), processor_count())
         }
     }
 
-    fn queue(&self, places: usize, per_client: usize) -> QueueBounds {
+    fn queue_bounds(&self, places: usize, per_client: usize) -> QueueBounds {
         QueueBounds {
-            places,
+            permits: places,
             per_client,
             waiting: self.max_waiting_per_address,
         }
     }
 }
 
-fn processors() -> usize {
+fn processor_count() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -4,60 +4,60 @@
 
 use std::sync::Arc;
 
-use data::store::claim::Claim;
 use data::store::durability::SyncPolicy;
-use data::store::root::{Identity, Root, StoreError, file_clock};
+use data::store::root::{FileIdentity, Root, StoreError, file_clock};
+use data::store::write_lock::WriteLockKind;
 use proto::path::VPath;
 use proto::server::{
-    FileAnswer, FileError, FileErrorKind, FileRequest, ListRequest, Rights, TransferError,
+    AccountRights, FileError, FileErrorKind, FileRequest, FileResponse, ListRequest, TransferError,
 };
 
 mod checksum;
+mod checksum_cache;
 mod listing;
-mod room;
-mod sums;
+mod listing_memory;
 mod transfer;
 mod uploads;
 
 #[cfg(test)]
 mod tests;
 
-pub use checksum::Summing;
-pub(crate) use checksum::aborted;
-pub use room::{Room, Share};
-pub use sums::Sums;
-pub use transfer::{Opened, Sending, Storing};
+pub use checksum::RunningChecksum;
+pub(crate) use checksum::aborted_error;
+pub use checksum_cache::ChecksumCache;
+pub use listing_memory::{ListingMemory, ListingMemoryShare};
+pub use transfer::{OpenedSource, OpenedStore, OpenedTransfer};
 use uploads::LastUpload;
-pub use uploads::{ControlLine, LiveUpload, Storer, Uploader, Uploads};
+pub use uploads::{ActiveUpload, ControlSocket, UploadClient, UploadRegistry, Uploader};
 
 /// The files of one session.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct SessionFiles {
     root: Arc<Root>,
-    rights: Rights,
-    sums: Arc<Sums>,
-    uploads: Arc<Uploads>,
-    room: Room,
+    rights: AccountRights,
+    checksums: Arc<ChecksumCache>,
+    uploads: Arc<UploadRegistry>,
+    listing_memory: ListingMemory,
     sync: SyncPolicy,
     last_upload: LastUpload,
 }
 
-impl Files {
+impl SessionFiles {
     /// The files below `root`, used with `rights`; `sums`, `uploads` and `room` are shared by all
     /// sessions.
     pub fn new(
         root: Arc<Root>,
-        rights: Rights,
-        sums: Arc<Sums>,
-        uploads: Arc<Uploads>,
-        room: Room,
+        rights: AccountRights,
+        sums: Arc<ChecksumCache>,
+        uploads: Arc<UploadRegistry>,
+        room: ListingMemory,
     ) -> Self {
         Self {
             root,
             rights,
-            sums,
+            checksums: sums,
             uploads,
-            room,
+            listing_memory: room,
             sync: SyncPolicy::default(),
             last_upload: LastUpload::default(),
         }
@@ -70,9 +70,12 @@ impl Files {
     }
 
     /// A listing for a reply, and the memory that it takes until the reply is sent.
-    pub fn list(&self, request: &ListRequest) -> Result<(FileAnswer, Share), FileError> {
+    pub fn list(
+        &self,
+        request: &ListRequest,
+    ) -> Result<(FileResponse, ListingMemoryShare), FileError> {
         let (lines, share) = self.list_lines(request)?;
-        Ok((FileAnswer::Lines(lines), share))
+        Ok((FileResponse::Lines(lines), share))
     }
 
     /// Carries out a request. `progress` is called now and then during a checksum with the bytes
@@ -81,10 +84,10 @@ impl Files {
         &self,
         request: &FileRequest,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<FileAnswer, FileError> {
+    ) -> Result<FileResponse, FileError> {
         match request {
-            FileRequest::Stat(path) => Ok(FileAnswer::Entry(Box::new(self.stat(path)?))),
-            FileRequest::ChangeDir(path) => done(self.root.enter(path)),
+            FileRequest::Stat(path) => Ok(FileResponse::Entry(Box::new(self.stat(path)?))),
+            FileRequest::ChangeDir(path) => done_answer(self.root.enter(path)),
             FileRequest::List(request) => self.list(request).map(|(answer, _)| answer),
             FileRequest::Checksum {
                 algorithm,
@@ -94,52 +97,52 @@ impl Files {
                 marker_seconds: _,
             } => self
                 .checksum(*algorithm, path, *offset, *length, progress)
-                .map(FileAnswer::Digest),
-            change => self.change(change),
+                .map(FileResponse::Checksum),
+            change => self.run_change(change),
         }
     }
 
     /// The requests that need the right to write.
-    fn change(&self, request: &FileRequest) -> Result<FileAnswer, FileError> {
+    fn run_change(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         self.require_write()?;
         let root = &self.root;
         match request {
             FileRequest::MakeDir(path) => {
                 root.make_dir(path)?;
-                self.sync_names(&[path])
+                self.sync_directories(&[path])
             }
-            FileRequest::RemoveDir(path) => done(root.remove_dir(path)),
-            FileRequest::Delete(path) => done(root.delete(path)),
-            FileRequest::RemoveTree(path) => done(root.remove_tree(path)),
+            FileRequest::RemoveDir(path) => done_answer(root.remove_dir(path)),
+            FileRequest::Delete(path) => done_answer(root.delete(path)),
+            FileRequest::RemoveTree(path) => done_answer(root.remove_tree(path)),
             FileRequest::Rename { from, to } => {
-                self.keeping_sums(from, to, || self.rename(from, to))?;
-                self.sync_names(&[to, from])
+                self.keep_checksums(from, to, || self.rename(from, to))?;
+                self.sync_directories(&[to, from])
             }
             FileRequest::SetModified(path, time) => {
                 let before = root.identity(path);
                 root.set_modified(path, *time)?;
                 if let (Ok(before), Ok(after)) = (before, root.identity(path)) {
-                    self.last_upload.carry(&before, after);
+                    self.last_upload.carry_over(&before, after);
                 }
-                Ok(FileAnswer::Done)
+                Ok(FileResponse::Done)
             }
             FileRequest::Chmod(path, mode) => {
-                self.keeping_sums(path, path, || done(root.chmod(path, *mode)))
+                self.keep_checksums(path, path, || done_answer(root.chmod(path, *mode)))
             }
             FileRequest::Chgrp(path, group) => {
-                self.keeping_sums(path, path, || done(root.chgrp(path, group)))
+                self.keep_checksums(path, path, || done_answer(root.chgrp(path, group)))
             }
-            FileRequest::Symlink { target, link } => done(root.symlink(target, link)),
+            FileRequest::Symlink { target, link } => done_answer(root.symlink(target, link)),
             FileRequest::Truncate(path, length) => self.truncate(path, *length),
             FileRequest::Stat(_)
             | FileRequest::ChangeDir(_)
             | FileRequest::List(_)
-            | FileRequest::Checksum { .. } => Ok(FileAnswer::Done),
+            | FileRequest::Checksum { .. } => Ok(FileResponse::Done),
         }
     }
 
     /// The answer to a change of these names, once it is on disk.
-    fn sync_names(&self, names: &[&VPath]) -> Result<FileAnswer, FileError> {
+    fn sync_directories(&self, names: &[&VPath]) -> Result<FileResponse, FileError> {
         if self.sync != SyncPolicy::None {
             let mut directories = Vec::new();
             for name in names {
@@ -149,12 +152,12 @@ impl Files {
                 }
             }
         }
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
-    fn stat(&self, path: &VPath) -> Result<proto::listing::Entry, FileError> {
+    fn stat(&self, path: &VPath) -> Result<proto::listing::DirectoryEntry, FileError> {
         let mut entry = self.root.stat(path)?;
-        entry.access.write &= self.rights.write;
+        entry.permissions.write &= self.rights.write;
         Ok(entry)
     }
 
@@ -171,18 +174,20 @@ impl Files {
 
     /// Who renames a file takes it for whole, and for what it stored: one that somebody else stores, or
     /// has stored over this session's upload, is not renamed.
-    fn rename(&self, from: &VPath, to: &VPath) -> Result<FileAnswer, FileError> {
-        let rename = || done(self.root.rename(from, to));
+    fn rename(&self, from: &VPath, to: &VPath) -> Result<FileResponse, FileError> {
+        let rename = || done_answer(self.root.rename(from, to));
         match self.root.identity(from) {
             Ok(there) => {
-                let renamed = self.uploads.unless_written(there.inode, || {
+                let renamed = self.uploads.unless_uploading(there.inode, || {
                     // Again, now that no upload can begin.
                     match self.root.identity(from) {
-                        Ok(now) if self.last_upload.is_overtaken(&now) => Err(uploads::in_use()),
+                        Ok(now) if self.last_upload.was_overwritten(&now) => {
+                            Err(uploads::in_use_error())
+                        }
                         _ => rename(),
                     }
                 });
-                renamed.unwrap_or_else(|| Err(uploads::in_use()))
+                renamed.unwrap_or_else(|| Err(uploads::in_use_error()))
             }
             // A link that leads nowhere, or nothing.
             Err(_) => rename(),
@@ -190,46 +195,49 @@ impl Files {
     }
 
     /// Only a file that nobody stores is cut.
-    fn truncate(&self, path: &VPath, length: u64) -> Result<FileAnswer, FileError> {
+    fn truncate(&self, path: &VPath, length: u64) -> Result<FileResponse, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("truncate", path, &error);
         let file = self.root.open_existing(path)?;
-        let inode = Identity::of(&file).map_err(failed)?.inode;
-        let lease = self.uploads.keep_away(inode).ok_or_else(uploads::in_use)?;
+        let inode = FileIdentity::of(&file).map_err(failed)?.inode;
+        let lease = self
+            .uploads
+            .exclude_uploads(inode)
+            .ok_or_else(uploads::in_use_error)?;
         self.last_upload.forget(inode);
-        transfer::lock(&file, Claim::Sole, path)?;
+        transfer::lock(&file, WriteLockKind::Exclusive, path)?;
         file.set_len(length).map_err(failed)?;
         drop(file); // unlocks, while uploads are still kept away
         drop(lease);
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
     /// Runs a change that touches neither content nor modification time, and lets the file keep the checksums known of it.
-    fn keeping_sums(
+    fn keep_checksums(
         &self,
         before: &VPath,
         after: &VPath,
-        change: impl FnOnce() -> Result<FileAnswer, FileError>,
-    ) -> Result<FileAnswer, FileError> {
+        change: impl FnOnce() -> Result<FileResponse, FileError>,
+    ) -> Result<FileResponse, FileError> {
         let clock = file_clock();
-        let old: Option<Identity> = self.root.identity(before).ok();
+        let old: Option<FileIdentity> = self.root.identity(before).ok();
         let answer = change()?;
         if let (Some(old), Ok(new)) = (old, self.root.identity(after)) {
-            self.sums.carry(&old, new, clock);
-            self.last_upload.carry(&old, new);
+            self.checksums.carry_over(&old, new, clock);
+            self.last_upload.carry_over(&old, new);
         }
         Ok(answer)
     }
 }
 
 /// A store that failed before or after its bytes passed.
-pub(crate) fn transfer_failure(error: FileError) -> TransferError {
+pub(crate) fn transfer_error_of_file(error: FileError) -> TransferError {
     match error.kind {
         FileErrorKind::Aborted => TransferError::Aborted,
         _ => TransferError::File(error),
     }
 }
 
-fn done(result: Result<(), StoreError>) -> Result<FileAnswer, FileError> {
+fn done_answer(result: Result<(), StoreError>) -> Result<FileResponse, FileError> {
     result?;
-    Ok(FileAnswer::Done)
+    Ok(FileResponse::Done)
 }

@@ -9,13 +9,13 @@ mod penalty;
 mod queue;
 
 pub(crate) use penalty::FREE_FAILURES;
-pub use penalty::{Attempt, AttemptEnd, LoginPenalties, TooMany};
-pub use queue::{Crowded, FairQueue, NoPlace, Place, QueueBounds};
+pub use penalty::{AttemptResult, LoginAttempt, LoginPenalties, LoginQueueFull};
+pub use queue::{ClientQueueFull, FairQueue, NoPermit, QueueBounds, QueuePermit};
 
 /// Counts sessions; shared by all of them.
 #[derive(Debug)]
-pub struct Limits {
-    counts: Mutex<Counts>,
+pub struct SessionLimits {
+    counts: Mutex<SessionCounts>,
 }
 
 /// How many there may be.
@@ -31,7 +31,7 @@ pub struct SessionBounds {
 
 /// Holds only what is not 0, so that it is bounded by the number of sessions.
 #[derive(Debug)]
-struct Counts {
+struct SessionCounts {
     bounds: SessionBounds,
     sessions: usize,
     addresses: HashMap<IpAddr, usize>,
@@ -41,14 +41,14 @@ struct Counts {
 /// A counted session; uncounts itself when dropped.
 #[derive(Debug)]
 pub struct SessionSlot {
-    limits: Arc<Limits>,
+    limits: Arc<SessionLimits>,
     address: IpAddr,
 }
 
 /// A counted login; uncounts itself when dropped.
 #[derive(Debug)]
 pub struct UserSlot {
-    limits: Arc<Limits>,
+    limits: Arc<SessionLimits>,
     user: String,
 }
 
@@ -66,11 +66,11 @@ pub enum LimitReached {
     User(usize),
 }
 
-impl Limits {
+impl SessionLimits {
     /// Nothing counted.
     pub fn new(bounds: SessionBounds) -> Arc<Self> {
         Arc::new(Self {
-            counts: Mutex::new(Counts {
+            counts: Mutex::new(SessionCounts {
                 bounds,
                 sessions: 0,
                 addresses: HashMap::new(),
@@ -80,7 +80,7 @@ impl Limits {
     }
 
     /// Changes the bounds. What is counted above a smaller one stays.
-    pub fn resize(&self, bounds: SessionBounds) {
+    pub fn set_bounds(&self, bounds: SessionBounds) {
         self.counts().bounds = bounds;
     }
 
@@ -104,7 +104,7 @@ impl Limits {
     }
 
     /// Counts a login of `user`.
-    pub fn login(self: &Arc<Self>, user: &str) -> Result<UserSlot, LimitReached> {
+    pub fn count_login(self: &Arc<Self>, user: &str) -> Result<UserSlot, LimitReached> {
         let mut counts = self.counts();
         let most = counts.bounds.per_user;
         if counts.users.get(user).copied().unwrap_or(0) >= most {
@@ -119,7 +119,7 @@ impl Limits {
 
     /// Each change leaves the counts whole, so a panic elsewhere while they were locked is no
     /// reason to stop.
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, SessionCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,17 +128,17 @@ impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut counts = self.limits.counts();
         counts.sessions -= 1;
-        release(&mut counts.addresses, &self.address);
+        decrement(&mut counts.addresses, &self.address);
     }
 }
 
 impl Drop for UserSlot {
     fn drop(&mut self) {
-        release(&mut self.limits.counts().users, &self.user);
+        decrement(&mut self.limits.counts().users, &self.user);
     }
 }
 
-fn release<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
@@ -164,8 +164,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn limits(sessions: usize, per_address: usize, per_user: usize) -> Arc<Limits> {
-        Limits::new(SessionBounds {
+    fn limits(sessions: usize, per_address: usize, per_user: usize) -> Arc<SessionLimits> {
+        SessionLimits::new(SessionBounds {
             sessions,
             per_address,
             per_user,
@@ -179,7 +179,7 @@ mod tests {
             limits.admit(ip("192.0.2.1")).unwrap(),
             limits.admit(ip("192.0.2.1")).unwrap(),
         ];
-        limits.resize(SessionBounds {
+        limits.set_bounds(SessionBounds {
             sessions: 10,
             per_address: 1,
             per_user: 10,
@@ -221,18 +221,21 @@ mod tests {
     #[test]
     fn users_are_counted_apart() {
         let limits = limits(10, 10, 1);
-        let slot = limits.login("ann").unwrap();
-        assert_eq!(limits.login("ann").unwrap_err(), LimitReached::User(1));
-        let _other = limits.login("bob").unwrap();
+        let slot = limits.count_login("ann").unwrap();
+        assert_eq!(
+            limits.count_login("ann").unwrap_err(),
+            LimitReached::User(1)
+        );
+        let _other = limits.count_login("bob").unwrap();
         drop(slot);
-        limits.login("ann").unwrap();
+        limits.count_login("ann").unwrap();
     }
 
     #[test]
     fn nothing_is_kept_of_sessions_that_ended() {
         let limits = limits(10, 10, 10);
         drop(limits.admit(ip("192.0.2.1")).unwrap());
-        drop(limits.login("ann").unwrap());
+        drop(limits.count_login("ann").unwrap());
         let counts = limits.counts();
         assert!(counts.addresses.is_empty() && counts.users.is_empty());
     }

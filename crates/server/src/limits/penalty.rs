@@ -56,8 +56,8 @@ struct Penalty {
 /// takes a turn in the queue.
 #[derive(Debug, Default)]
 pub struct LoginPenalties {
-    addresses: HashMap<IpAddr, Record>,
-    accounts: HashMap<u64, Record>,
+    addresses: HashMap<IpAddr, FailureRecord>,
+    accounts: HashMap<u64, FailureRecord>,
     /// Logins that succeeded, with the time of the last one.
     known: HashMap<(IpAddr, u64), Instant>,
     /// Names of accounts are kept as their hashes: a client may send long ones.
@@ -66,7 +66,7 @@ pub struct LoginPenalties {
 
 /// A login under way; [`LoginPenalties::end`] takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub struct LoginAttempt {
     address: IpAddr,
     account: u64,
     /// How long to wait before the password is checked.
@@ -75,11 +75,11 @@ pub struct Attempt {
 
 /// Too many logins wait already; this one is not to be checked at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooMany;
+pub struct LoginQueueFull;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptEnd {
+pub enum AttemptResult {
     /// The password is right.
     Granted,
     /// It is wrong, or the client did not wait for the answer.
@@ -89,7 +89,7 @@ pub enum AttemptEnd {
 }
 
 #[derive(Debug)]
-struct Record {
+struct FailureRecord {
     /// As of `last`.
     failures: u32,
     last: Instant,
@@ -103,21 +103,26 @@ impl LoginPenalties {
     ///
     /// # Errors
     /// Its turn would be more than a minute away.
-    pub fn begin(&mut self, peer: IpAddr, user: &str, now: Instant) -> Result<Attempt, TooMany> {
+    pub fn begin(
+        &mut self,
+        peer: IpAddr,
+        user: &str,
+        now: Instant,
+    ) -> Result<LoginAttempt, LoginQueueFull> {
         let address = client_key(peer);
         let account = self.hasher.hash_one(user);
         let at_address = record(&mut self.addresses, address, now);
-        let first = at_address.wait(now).ok_or(TooMany)?;
+        let first = at_address.wait(now).ok_or(LoginQueueFull)?;
         let at_account = record(&mut self.accounts, account, now);
         let second = if self.known.contains_key(&(address, account)) {
             Duration::ZERO
         } else {
-            at_account.wait(now).ok_or(TooMany)?
+            at_account.wait(now).ok_or(LoginQueueFull)?
         };
         let wait = first.max(second);
         at_address.take_turn(now + wait, &ADDRESS);
         at_account.take_turn(now + wait, &ACCOUNT);
-        Ok(Attempt {
+        Ok(LoginAttempt {
             address,
             account,
             wait,
@@ -125,13 +130,13 @@ impl LoginPenalties {
     }
 
     /// Notes how an attempt ended.
-    pub fn end(&mut self, attempt: Attempt, end: AttemptEnd, now: Instant) {
-        let Attempt {
+    pub fn end(&mut self, attempt: LoginAttempt, end: AttemptResult, now: Instant) {
+        let LoginAttempt {
             address, account, ..
         } = attempt;
         settle(&mut self.addresses, &address, &ADDRESS, end, now);
         settle(&mut self.accounts, &account, &ACCOUNT, end, now);
-        if end == AttemptEnd::Granted {
+        if end == AttemptResult::Granted {
             if self.known.len() >= MAX_RECORDS {
                 let oldest = self.known.iter().min_by_key(|(_, time)| **time);
                 if let Some(&pair) = oldest.map(|(pair, _)| pair) {
@@ -143,16 +148,16 @@ impl LoginPenalties {
     }
 }
 
-impl Record {
+impl FailureRecord {
     /// Failures that are not forgotten yet.
-    fn level(&self, now: Instant) -> u32 {
+    fn failures_at(&self, now: Instant) -> u32 {
         let minutes = now.saturating_duration_since(self.last).as_secs() / DECAY.as_secs();
         self.failures
             .saturating_sub(u32::try_from(minutes).unwrap_or(u32::MAX))
     }
 
     fn is_blank(&self, now: Instant) -> bool {
-        self.under_way == 0 && self.level(now) == 0 && self.free_at <= now
+        self.under_way == 0 && self.failures_at(now) == 0 && self.free_at <= now
     }
 
     /// Time until the next turn, unless that is too long.
@@ -164,18 +169,18 @@ impl Record {
     /// An attempt is checked at `turn`; until it ends it counts as failed.
     fn take_turn(&mut self, turn: Instant, penalty: &Penalty) {
         self.under_way = self.under_way.saturating_add(1);
-        let count = self.level(turn).saturating_add(self.under_way);
+        let count = self.failures_at(turn).saturating_add(self.under_way);
         self.free_at = self.free_at.max(turn + penalty.step(count));
     }
 
-    fn end(&mut self, end: AttemptEnd, penalty: &Penalty, now: Instant) {
+    fn end(&mut self, end: AttemptResult, penalty: &Penalty, now: Instant) {
         self.under_way = self.under_way.saturating_sub(1);
-        if end == AttemptEnd::Failed {
-            self.failures = (self.level(now) + 1).min(MAX_FAILURES);
+        if end == AttemptResult::Failed {
+            self.failures = (self.failures_at(now) + 1).min(MAX_FAILURES);
             self.last = now;
         }
-        let next = now + penalty.step(self.level(now));
-        if end == AttemptEnd::Failed {
+        let next = now + penalty.step(self.failures_at(now));
+        if end == AttemptResult::Failed {
             self.free_at = self.free_at.max(next);
         } else if self.under_way == 0 {
             // What it was feared to be does not hold up the next one.
@@ -198,10 +203,10 @@ impl Penalty {
 
 /// The record of `key`, made if there is none.
 fn record<K: Hash + Eq + Copy>(
-    records: &mut HashMap<K, Record>,
+    records: &mut HashMap<K, FailureRecord>,
     key: K,
     now: Instant,
-) -> &mut Record {
+) -> &mut FailureRecord {
     if records.len() >= MAX_RECORDS && !records.contains_key(&key) {
         records.retain(|_, record| !record.is_blank(now));
         if records.len() >= MAX_RECORDS {
@@ -213,7 +218,7 @@ fn record<K: Hash + Eq + Copy>(
             }
         }
     }
-    records.entry(key).or_insert(Record {
+    records.entry(key).or_insert(FailureRecord {
         failures: 0,
         last: now,
         under_way: 0,
@@ -223,10 +228,10 @@ fn record<K: Hash + Eq + Copy>(
 
 /// Ends an attempt in its record, and drops a record that says nothing.
 fn settle<K: Hash + Eq>(
-    records: &mut HashMap<K, Record>,
+    records: &mut HashMap<K, FailureRecord>,
     key: &K,
     penalty: &Penalty,
-    end: AttemptEnd,
+    end: AttemptResult,
     now: Instant,
 ) {
     let Some(record) = records.get_mut(key) else {
@@ -253,7 +258,7 @@ mod tests {
         penalties: &mut LoginPenalties,
         peer: IpAddr,
         user: &str,
-        end: AttemptEnd,
+        end: AttemptResult,
         now: &mut Instant,
     ) -> Option<u64> {
         let attempt = penalties.begin(peer, user, *now).ok()?;
@@ -263,7 +268,7 @@ mod tests {
     }
 
     fn fail(penalties: &mut LoginPenalties, peer: IpAddr, user: &str, now: &mut Instant) -> u64 {
-        attempt(penalties, peer, user, AttemptEnd::Failed, now).unwrap()
+        attempt(penalties, peer, user, AttemptResult::Failed, now).unwrap()
     }
 
     #[test]
@@ -286,7 +291,7 @@ mod tests {
     fn guesses_at_once_count_before_any_of_them_has_failed() {
         let mut penalties = LoginPenalties::default();
         let now = Instant::now();
-        let begun: Vec<Result<Attempt, TooMany>> = (0..100)
+        let begun: Vec<Result<LoginAttempt, LoginQueueFull>> = (0..100)
             .map(|n| penalties.begin(PEER, &format!("user {n}"), now))
             .collect();
         let waits: Vec<u64> = begun.iter().flatten().map(|a| a.wait.as_secs()).collect();
@@ -302,7 +307,13 @@ mod tests {
         for n in 0..6 {
             fail(&mut penalties, PEER, &format!("user {n}"), &mut now);
         }
-        let own = attempt(&mut penalties, PEER, "mine", AttemptEnd::Granted, &mut now);
+        let own = attempt(
+            &mut penalties,
+            PEER,
+            "mine",
+            AttemptResult::Granted,
+            &mut now,
+        );
         assert_eq!(own, Some(4));
         assert_eq!(fail(&mut penalties, PEER, "ann", &mut now), 4);
     }
@@ -312,7 +323,13 @@ mod tests {
         let mut penalties = LoginPenalties::default();
         let mut now = Instant::now();
         for _ in 0..1000 {
-            let wait = attempt(&mut penalties, PEER, "ann", AttemptEnd::Granted, &mut now);
+            let wait = attempt(
+                &mut penalties,
+                PEER,
+                "ann",
+                AttemptResult::Granted,
+                &mut now,
+            );
             assert_eq!(wait, Some(0));
         }
         assert!(penalties.addresses.is_empty() && penalties.accounts.is_empty());
@@ -335,14 +352,30 @@ mod tests {
         let mut penalties = LoginPenalties::default();
         let mut now = Instant::now();
         let home = host(1 << 24);
-        attempt(&mut penalties, home, "ann", AttemptEnd::Granted, &mut now).unwrap();
+        attempt(
+            &mut penalties,
+            home,
+            "ann",
+            AttemptResult::Granted,
+            &mut now,
+        )
+        .unwrap();
         let flood = now;
         for n in 0..1000 {
             // All at once: most are refused.
             let _ = penalties.begin(host(n), "ann", flood);
         }
-        assert_eq!(penalties.begin(host(2000), "ann", flood), Err(TooMany));
-        let owner = attempt(&mut penalties, home, "ann", AttemptEnd::Granted, &mut now);
+        assert_eq!(
+            penalties.begin(host(2000), "ann", flood),
+            Err(LoginQueueFull)
+        );
+        let owner = attempt(
+            &mut penalties,
+            home,
+            "ann",
+            AttemptResult::Granted,
+            &mut now,
+        );
         assert_eq!(owner, Some(0));
         // The owner's own failures count for the address, as anybody's.
         for _ in 0..4 {
@@ -358,12 +391,12 @@ mod tests {
         for n in 0..20 {
             fail(&mut penalties, PEER, &format!("user {n}"), &mut now);
         }
-        let waiting: Vec<Attempt> = (0..1000)
+        let waiting: Vec<LoginAttempt> = (0..1000)
             .filter_map(|_| penalties.begin(PEER, "x", now).ok())
             .collect();
         assert!(waiting.len() <= 3, "{}", waiting.len());
         for attempt in waiting {
-            penalties.end(attempt, AttemptEnd::Unchecked, now);
+            penalties.end(attempt, AttemptResult::Unchecked, now);
         }
         let later = now + MAX_QUEUE + ADDRESS.longest;
         assert!(penalties.begin(PEER, "x", later).is_ok());
@@ -375,7 +408,7 @@ mod tests {
         let now = Instant::now();
         // Filled directly: the last one alone looks through all before it.
         for n in 0..u32::try_from(MAX_RECORDS).unwrap() {
-            let record = Record {
+            let record = FailureRecord {
                 failures: 1,
                 last: now + Duration::from_nanos(u64::from(n)),
                 under_way: 0,
@@ -387,7 +420,14 @@ mod tests {
         let mut later = now + Duration::from_secs(1);
         let peer = "192.0.2.9".parse().unwrap();
         fail(&mut penalties, peer, "ann", &mut later);
-        attempt(&mut penalties, peer, "ann", AttemptEnd::Granted, &mut later).unwrap();
+        attempt(
+            &mut penalties,
+            peer,
+            "ann",
+            AttemptResult::Granted,
+            &mut later,
+        )
+        .unwrap();
         assert_eq!(penalties.addresses.len(), MAX_RECORDS);
         assert_eq!(penalties.known.len(), MAX_RECORDS);
         assert!(!penalties.addresses.contains_key(&host(0)));

@@ -18,30 +18,30 @@ use super::client_key;
 /// Places for one kind of work, shared by clients.
 #[derive(Debug)]
 pub struct FairQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 /// The right to work; given back when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct QueuePermit {
     queue: Arc<FairQueue>,
     key: IpAddr,
 }
 
 /// A request that waits. Dropping it gives it up.
 #[derive(Debug)]
-struct Turn {
+struct PendingPermit {
     queue: Arc<FairQueue>,
     key: IpAddr,
     id: u64,
-    granted: oneshot::Receiver<Place>,
+    granted: oneshot::Receiver<QueuePermit>,
 }
 
 /// Bounds of a queue, and of each client in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueBounds {
     /// Places in all, at least 1.
-    pub places: usize,
+    pub permits: usize,
     /// Places of one client, at least 1.
     pub per_client: usize,
     /// Requests of one client that may wait.
@@ -51,21 +51,21 @@ pub struct QueueBounds {
 /// So many requests of this client wait already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests from your address wait already (limit {0})")]
-pub struct Crowded(pub usize);
+pub struct ClientQueueFull(pub usize);
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoPlace {
+pub enum NoPermit {
     /// It may not even wait.
     #[error(transparent)]
-    Crowded(#[from] Crowded),
+    QueueFull(#[from] ClientQueueFull),
     /// It waited for so long.
-    #[error("too many such requests on this server: no place {}", wait(*.0))]
-    Late(Duration),
+    #[error("too many such requests on this server: no place {}", timeout_text(*.0))]
+    Timeout(Duration),
 }
 
 /// The words for a wait that was in vain.
-fn wait(patience: Duration) -> String {
+fn timeout_text(patience: Duration) -> String {
     match patience.as_secs() {
         0 => "is free".to_owned(),
         seconds => format!("within {seconds} s"),
@@ -73,33 +73,33 @@ fn wait(patience: Duration) -> String {
 }
 
 #[derive(Debug)]
-struct State {
+struct QueueState {
     bounds: QueueBounds,
     taken: usize,
     next_id: u64,
     /// Places of each client that has any.
     held: HashMap<IpAddr, usize>,
     /// Clients with requests that wait, the one whose turn is next first. None is empty.
-    clients: VecDeque<Client>,
+    clients: VecDeque<ClientQueue>,
 }
 
 #[derive(Debug)]
-struct Client {
+struct ClientQueue {
     key: IpAddr,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRequest>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingRequest {
     id: u64,
-    grant: oneshot::Sender<Place>,
+    grant: oneshot::Sender<QueuePermit>,
 }
 
 impl FairQueue {
     /// All places free.
     pub fn new(bounds: QueueBounds) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 bounds: bounds.bounded(),
                 taken: 0,
                 next_id: 0,
@@ -113,26 +113,28 @@ impl FairQueue {
     ///
     /// # Errors
     /// As many requests of this client wait as may.
-    pub async fn place(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Crowded> {
+    pub async fn acquire(self: &Arc<Self>, peer: IpAddr) -> Result<QueuePermit, ClientQueueFull> {
         let most = self.state().bounds.waiting;
-        self.join(client_key(peer), most)?.granted(most).await
+        self.join(client_key(peer), most)?
+            .wait_for_permit(most)
+            .await
     }
 
     /// The same, but not after a wait of `patience`.
     ///
     /// # Errors
-    /// See [`NoPlace`].
-    pub async fn place_within(
+    /// See [`NoPermit`].
+    pub async fn acquire_within(
         self: &Arc<Self>,
         peer: IpAddr,
         patience: Duration,
-    ) -> Result<Place, NoPlace> {
-        let waited = timeout(patience, self.place(peer)).await;
-        Ok(waited.map_err(|_| NoPlace::Late(patience))??)
+    ) -> Result<QueuePermit, NoPermit> {
+        let waited = timeout(patience, self.acquire(peer)).await;
+        Ok(waited.map_err(|_| NoPermit::Timeout(patience))??)
     }
 
     /// Joins the queue, unless `most` requests of this client wait.
-    fn join(self: &Arc<Self>, key: IpAddr, most: usize) -> Result<Turn, Crowded> {
+    fn join(self: &Arc<Self>, key: IpAddr, most: usize) -> Result<PendingPermit, ClientQueueFull> {
         let (grant, granted) = oneshot::channel();
         let id = {
             let mut state = self.state();
@@ -140,38 +142,38 @@ impl FairQueue {
             state.next_id += 1;
             let known = state.clients.iter().position(|client| client.key == key);
             match known.map(|at| &mut state.clients[at].waiting) {
-                Some(waiting) if waiting.len() >= most => return Err(Crowded(most)),
-                Some(waiting) => waiting.push_back(Waiting { id, grant }),
-                None => state.clients.push_back(Client {
+                Some(waiting) if waiting.len() >= most => return Err(ClientQueueFull(most)),
+                Some(waiting) => waiting.push_back(WaitingRequest { id, grant }),
+                None => state.clients.push_back(ClientQueue {
                     key,
-                    waiting: VecDeque::from([Waiting { id, grant }]),
+                    waiting: VecDeque::from([WaitingRequest { id, grant }]),
                 }),
             }
             id
         };
-        let turn = Turn {
+        let turn = PendingPermit {
             queue: Arc::clone(self),
             key,
             id,
             granted,
         };
-        self.hand_out();
+        self.grant_free_permits();
         Ok(turn)
     }
 
     /// Changes the bounds. Places above a smaller bound are given back as their work ends.
-    pub fn resize(self: &Arc<Self>, bounds: QueueBounds) {
+    pub fn set_bounds(self: &Arc<Self>, bounds: QueueBounds) {
         self.state().bounds = bounds.bounded();
-        self.hand_out();
+        self.grant_free_permits();
     }
 
     /// Places taken now.
-    pub fn taken(&self) -> usize {
+    pub fn permits_in_use(&self) -> usize {
         self.state().taken
     }
 
     /// Requests that wait now.
-    pub fn waiting(&self) -> usize {
+    pub fn requests_waiting(&self) -> usize {
         let state = self.state();
         state
             .clients
@@ -182,11 +184,11 @@ impl FairQueue {
 
     /// Gives free places to those who wait. A place is sent outside of the lock: when nobody takes
     /// it any more it comes back by its drop, which locks.
-    fn hand_out(self: &Arc<Self>) {
+    fn grant_free_permits(self: &Arc<Self>) {
         loop {
-            let next = self.state().next();
+            let next = self.state().next_grant();
             let Some((key, grant)) = next else { return };
-            let place = Place {
+            let place = QueuePermit {
                 queue: Arc::clone(self),
                 key,
             };
@@ -195,48 +197,48 @@ impl FairQueue {
     }
 
     /// Each change leaves the state whole, so a panic elsewhere is no reason to stop.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl QueuePermit {
     /// Gives the place to whoever is due, and waits for the next one. Work that has begun is not
     /// refused for want of room in the queue.
     ///
     /// # Errors
     /// None in practice: a request that waits keeps its end of the queue.
-    pub async fn again(self) -> Result<Self, Crowded> {
+    pub async fn requeue(self) -> Result<Self, ClientQueueFull> {
         let turn = self.queue.join(self.key, usize::MAX)?;
         drop(self);
-        turn.granted(0).await
+        turn.wait_for_permit(0).await
     }
 }
 
-impl Turn {
+impl PendingPermit {
     /// The sender is kept until it is used, so the wait never ends without a place.
-    async fn granted(mut self, most: usize) -> Result<Place, Crowded> {
-        (&mut self.granted).await.map_err(|_| Crowded(most))
+    async fn wait_for_permit(mut self, most: usize) -> Result<QueuePermit, ClientQueueFull> {
+        (&mut self.granted).await.map_err(|_| ClientQueueFull(most))
     }
 }
 
 impl QueueBounds {
     fn bounded(self) -> Self {
         Self {
-            places: self.places.max(1),
+            permits: self.permits.max(1),
             per_client: self.per_client.max(1),
             waiting: self.waiting.max(1),
         }
     }
 }
 
-impl State {
+impl QueueState {
     /// Takes the next place for the client that is due.
-    fn next(&mut self) -> Option<(IpAddr, oneshot::Sender<Place>)> {
-        if self.taken >= self.bounds.places {
+    fn next_grant(&mut self) -> Option<(IpAddr, oneshot::Sender<QueuePermit>)> {
+        if self.taken >= self.bounds.permits {
             return None;
         }
-        let held = |client: &Client| self.held.get(&client.key).copied().unwrap_or(0);
+        let held = |client: &ClientQueue| self.held.get(&client.key).copied().unwrap_or(0);
         let due = (0..self.clients.len())
             .filter(|&at| held(&self.clients[at]) < self.bounds.per_client)
             .min_by_key(|&at| held(&self.clients[at]))?;
@@ -252,12 +254,12 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePermit {
     fn drop(&mut self) {
         {
             let mut state = self.queue.state();
             state.taken -= 1;
-            super::release(&mut state.held, &self.key);
+            super::decrement(&mut state.held, &self.key);
             // It had its turn: others come first.
             if let Some(at) = state.clients.iter().position(|c| c.key == self.key)
                 && let Some(client) = state.clients.remove(at)
@@ -265,11 +267,11 @@ impl Drop for Place {
                 state.clients.push_back(client);
             }
         }
-        self.queue.hand_out();
+        self.queue.grant_free_permits();
     }
 }
 
-impl Drop for Turn {
+impl Drop for PendingPermit {
     fn drop(&mut self) {
         let mut state = self.queue.state();
         let Some(at) = state.clients.iter().position(|c| c.key == self.key) else {
@@ -299,26 +301,26 @@ mod tests {
 
     fn queue(places: usize, per_client: usize, waiting: usize) -> Arc<FairQueue> {
         FairQueue::new(QueueBounds {
-            places,
+            permits: places,
             per_client,
             waiting,
         })
     }
 
-    fn join(queue: &Arc<FairQueue>, client: u8) -> Result<Turn, Crowded> {
+    fn join(queue: &Arc<FairQueue>, client: u8) -> Result<PendingPermit, ClientQueueFull> {
         let most = queue.state().bounds.waiting;
         queue.join(ip(client), most)
     }
 
     /// The place, if it was granted already.
-    fn granted(turn: &mut Turn) -> Option<Place> {
+    fn granted(turn: &mut PendingPermit) -> Option<QueuePermit> {
         turn.granted.try_recv().ok()
     }
 
     #[test]
     fn a_thousand_requests_of_one_client_delay_another_by_one() {
         let queue = queue(1, 1, 1000);
-        let mut greedy: Vec<Turn> = (0..1000).map(|_| join(&queue, 1).unwrap()).collect();
+        let mut greedy: Vec<PendingPermit> = (0..1000).map(|_| join(&queue, 1).unwrap()).collect();
         let running = granted(&mut greedy[0]).unwrap();
         let mut other = join(&queue, 2).unwrap();
         assert!(granted(&mut other).is_none());
@@ -328,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_refusal_tells_that_others_have_the_places() {
-        let told = |patience| NoPlace::Late(patience).to_string();
+        let told = |patience| NoPermit::Timeout(patience).to_string();
         let others = "too many such requests on this server: no place";
         assert_eq!(
             told(Duration::from_secs(30)),
@@ -343,8 +345,8 @@ mod tests {
     #[test]
     fn one_client_never_holds_more_than_its_share() {
         let queue = queue(4, 3, 10);
-        let mut turns: Vec<Turn> = (0..10).map(|_| join(&queue, 1).unwrap()).collect();
-        let places: Vec<Place> = turns.iter_mut().filter_map(granted).collect();
+        let mut turns: Vec<PendingPermit> = (0..10).map(|_| join(&queue, 1).unwrap()).collect();
+        let places: Vec<QueuePermit> = turns.iter_mut().filter_map(granted).collect();
         assert_eq!(places.len(), 3);
         let mut other = join(&queue, 2).unwrap();
         assert!(granted(&mut other).is_some());
@@ -353,7 +355,7 @@ mod tests {
     #[test]
     fn places_go_round_among_clients() {
         let queue = queue(1, 1, 10);
-        let mut turns: Vec<(u8, Turn)> = [1, 1, 1, 2, 2, 3]
+        let mut turns: Vec<(u8, PendingPermit)> = [1, 1, 1, 2, 2, 3]
             .into_iter()
             .map(|n| (n, join(&queue, n).unwrap()))
             .collect();
@@ -379,7 +381,7 @@ mod tests {
         let mut first = join(&queue, 1).unwrap();
         let _place = granted(&mut first).unwrap();
         let _two = [join(&queue, 1).unwrap(), join(&queue, 1).unwrap()];
-        assert_eq!(join(&queue, 1).unwrap_err(), Crowded(2));
+        assert_eq!(join(&queue, 1).unwrap_err(), ClientQueueFull(2));
         assert!(join(&queue, 2).is_ok());
     }
 
@@ -389,18 +391,18 @@ mod tests {
         let mut first = join(&queue, 1).unwrap();
         let place = granted(&mut first).unwrap();
         {
-            let mut waits = pin!(queue.place(ip(2)));
+            let mut waits = pin!(queue.acquire(ip(2)));
             let polled = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             assert!(matches!(polled, Poll::Pending));
-            assert_eq!(queue.waiting(), 1);
+            assert_eq!(queue.requests_waiting(), 1);
         }
-        assert_eq!(queue.waiting(), 0);
+        assert_eq!(queue.requests_waiting(), 0);
         // Granted, and then given up before it was looked at.
         let unread = join(&queue, 3).unwrap();
         drop(place);
-        assert_eq!(queue.taken(), 1);
+        assert_eq!(queue.permits_in_use(), 1);
         drop(unread);
-        assert_eq!(queue.taken(), 0);
+        assert_eq!(queue.permits_in_use(), 0);
     }
 
     #[test]
@@ -411,7 +413,7 @@ mod tests {
         let mut same = join(&queue, 1).unwrap();
         let mut other = join(&queue, 2).unwrap();
         let mut context = Context::from_waker(Waker::noop());
-        let mut again = pin!(running.again());
+        let mut again = pin!(running.requeue());
         assert!(again.as_mut().poll(&mut context).is_pending());
         drop(granted(&mut other).unwrap());
         drop(granted(&mut same).unwrap());
@@ -424,8 +426,8 @@ mod tests {
         let mut turns = [join(&queue, 1).unwrap(), join(&queue, 2).unwrap()];
         let first = granted(&mut turns[0]);
         assert!(first.is_some() && granted(&mut turns[1]).is_none());
-        queue.resize(QueueBounds {
-            places: 2,
+        queue.set_bounds(QueueBounds {
+            permits: 2,
             per_client: 1,
             waiting: 1,
         });
@@ -440,8 +442,8 @@ mod tests {
             steps in proptest::collection::vec((0u8..4, 0u8..3), 0..200),
         ) {
             let queue = queue(places, per_client, 5);
-            let mut turns: Vec<Turn> = Vec::new();
-            let mut held: Vec<Place> = Vec::new();
+            let mut turns: Vec<PendingPermit> = Vec::new();
+            let mut held: Vec<QueuePermit> = Vec::new();
             for (client, step) in steps {
                 match step {
                     0 => turns.extend(join(&queue, client)),
@@ -450,18 +452,18 @@ mod tests {
                     _ => {}
                 }
                 held.extend(turns.iter_mut().filter_map(granted));
-                prop_assert!(queue.taken() <= places);
+                prop_assert!(queue.permits_in_use() <= places);
                 for n in 0..4 {
                     let of = held.iter().filter(|place| place.key == ip(n)).count();
                     prop_assert!(of <= per_client);
                 }
                 // Work waits only while nothing is free for it.
-                if queue.waiting() > 0 {
-                    prop_assert!(queue.taken() == places || per_client < places);
+                if queue.requests_waiting() > 0 {
+                    prop_assert!(queue.permits_in_use() == places || per_client < places);
                 }
             }
             drop((turns, held));
-            prop_assert_eq!((queue.taken(), queue.waiting()), (0, 0));
+            prop_assert_eq!((queue.permits_in_use(), queue.requests_waiting()), (0, 0));
             prop_assert!(queue.state().held.is_empty() && queue.state().clients.is_empty());
         }
     }

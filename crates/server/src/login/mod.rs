@@ -9,17 +9,17 @@ use data::store::root::Root;
 use proto::command::Secret;
 use proto::path::VPath;
 use proto::printable::printable;
-use proto::server::{Grant, Rights};
+use proto::server::{AccountRights, LoginGrant};
 
-use crate::config::{Anonymous, ServerConfig, ThirdParty};
-use crate::files::{Files, Room, Sums, Uploader, Uploads};
-use crate::limits::{FairQueue, LimitReached, Limits, UserSlot, client_key};
+use crate::config::{Anonymous, ServerConfig, ThirdPartyPolicy};
+use crate::files::{ChecksumCache, ListingMemory, SessionFiles, UploadRegistry, Uploader};
+use crate::limits::{FairQueue, LimitReached, SessionLimits, UserSlot, client_key};
 use crate::roots::AccountRoots;
-use crate::users::{Account, Users};
+use crate::users::{UserAccount, Users};
 
 mod throttle;
 
-use throttle::Throttle;
+use throttle::LoginThrottle;
 
 /// Names that mean an anonymous session, in any case (RFC 1635), and what clients of the globus
 /// library send when they leave the account to the server.
@@ -30,25 +30,25 @@ const SHOWN_NAME: usize = 64;
 
 /// The accounts of a server.
 #[derive(Debug)]
-pub(crate) struct Logins {
-    policy: RwLock<Arc<Policy>>,
+pub(crate) struct Authenticator {
+    policy: RwLock<Arc<LoginPolicy>>,
     root_path: PathBuf,
     root: Arc<Root>,
     /// Roots of accounts that have their own.
     roots: Arc<AccountRoots>,
-    sums: Arc<Sums>,
-    uploads: Arc<Uploads>,
-    room: Room,
+    sums: Arc<ChecksumCache>,
+    uploads: Arc<UploadRegistry>,
+    room: ListingMemory,
     /// One place per password being checked: each takes 19 MiB.
     hashes: Arc<FairQueue>,
-    throttle: Arc<Throttle>,
+    throttle: Arc<LoginThrottle>,
 }
 
 /// Who may log in; replaced by a reload.
 #[derive(Debug)]
-struct Policy {
+struct LoginPolicy {
     anonymous: Option<Anonymous>,
-    third_party: ThirdParty,
+    third_party: ThirdPartyPolicy,
     users: Option<Arc<Users>>,
     sync: SyncPolicy,
 }
@@ -57,9 +57,9 @@ struct Policy {
 #[derive(Debug)]
 pub(crate) struct Login {
     /// For the state machine.
-    pub(crate) grant: Grant,
+    pub(crate) grant: LoginGrant,
     /// The session's files.
-    pub(crate) files: Files,
+    pub(crate) files: SessionFiles,
     /// Its root on the host, for the log.
     pub(crate) root_path: PathBuf,
     /// Held for as long as the session is logged in; anonymous sessions are not counted per user.
@@ -68,13 +68,13 @@ pub(crate) struct Login {
 
 /// Why a login was not granted; the text is for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum LoginRefusal {
     /// No anonymous sessions.
     #[error("anonymous sessions are not offered here")]
     NotAnonymous,
     /// No users file, no such user or a wrong password: which it was is nobody's business.
     #[error("wrong user name or password")]
-    Wrong(Wrong),
+    WrongCredentials(CredentialError),
     /// The user's root cannot be opened.
     #[error("your directory is not available")]
     NoRoot,
@@ -91,27 +91,27 @@ pub(crate) enum Refusal {
 
 /// The part of a login that was wrong, for the log alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum CredentialError {
     /// There are no password users.
-    NoUsers,
+    NoUsersFile,
     /// Not in the users file.
-    User,
+    UnknownUser,
     /// Another password.
-    Password,
+    WrongPassword,
 }
 
-impl Refusal {
+impl LoginRefusal {
     /// Whether the session ends with 421.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(self, Self::Throttled | Self::Limit(_))
     }
 
     /// For the log.
-    fn class(&self) -> String {
+    fn log_reason(&self) -> String {
         match self {
-            Self::Wrong(Wrong::NoUsers) => "no users file".to_owned(),
-            Self::Wrong(Wrong::User) => "unknown user".to_owned(),
-            Self::Wrong(Wrong::Password) => "wrong password".to_owned(),
+            Self::WrongCredentials(CredentialError::NoUsersFile) => "no users file".to_owned(),
+            Self::WrongCredentials(CredentialError::UnknownUser) => "unknown user".to_owned(),
+            Self::WrongCredentials(CredentialError::WrongPassword) => "wrong password".to_owned(),
             other => other.to_string(),
         }
     }
@@ -128,18 +128,18 @@ impl Login {
     }
 }
 
-impl Logins {
+impl Authenticator {
     /// As configured.
     pub(crate) fn new(config: &ServerConfig, root: Arc<Root>, users: Option<Users>) -> Self {
         Self {
-            policy: RwLock::new(Arc::new(Policy::of(config, users.map(Arc::new)))),
+            policy: RwLock::new(Arc::new(LoginPolicy::of(config, users.map(Arc::new)))),
             root_path: root.host_path().to_owned(),
             roots: Arc::new(AccountRoots::new(Arc::clone(&root), config.root.clone())),
             root,
             sums: Arc::default(),
             uploads: Arc::default(),
-            room: Room::default(),
-            hashes: FairQueue::new(config.password_checks()),
+            room: ListingMemory::default(),
+            hashes: FairQueue::new(config.password_check_queue()),
             throttle: Arc::default(),
         }
     }
@@ -151,83 +151,83 @@ impl Logins {
 
     /// Other settings and users for the logins to come. Blocks on the file system.
     pub(crate) fn reload(&self, config: &ServerConfig, users: Option<Arc<Users>>) {
-        self.hashes.resize(config.password_checks());
-        let policy = Arc::new(Policy::of(config, users));
+        self.hashes.set_bounds(config.password_check_queue());
+        let policy = Arc::new(LoginPolicy::of(config, users));
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
-        self.follow_roots();
+        self.open_account_roots();
         self.roots.reopen();
     }
 
     /// Checks a login. Waits its turn: for one of the few places where hashes are computed, and
     /// after failures of its address or account. A refusal is logged, without the password.
-    pub(crate) async fn check(
+    pub(crate) async fn authenticate(
         &self,
         user: String,
         password: Secret,
         peer: IpAddr,
-        limits: &Arc<Limits>,
-    ) -> Result<Login, Refusal> {
+        limits: &Arc<SessionLimits>,
+    ) -> Result<Login, LoginRefusal> {
         let name: String = user.chars().take(SHOWN_NAME).collect();
-        let answer = self.answer(user, password, peer, limits).await;
+        let answer = self.check_login(user, password, peer, limits).await;
         if let Err(refusal) = &answer {
             let user = printable(name.as_bytes());
-            tracing::info!(%user, address = %peer, reason = refusal.class(), "login refused");
+            tracing::info!(%user, address = %peer, reason = refusal.log_reason(), "login refused");
         }
         answer
     }
 
-    async fn answer(
+    async fn check_login(
         &self,
         user: String,
         password: Secret,
         peer: IpAddr,
-        limits: &Arc<Limits>,
-    ) -> Result<Login, Refusal> {
+        limits: &Arc<SessionLimits>,
+    ) -> Result<Login, LoginRefusal> {
         let policy = self.policy();
         if ANONYMOUS_NAMES.contains(&user.to_ascii_lowercase().as_str()) {
             return self.anonymous_login(&policy);
         }
         let Some(users) = policy.users.clone() else {
-            return Err(Refusal::Wrong(Wrong::NoUsers));
+            return Err(LoginRefusal::WrongCredentials(CredentialError::NoUsersFile));
         };
-        let account = self.verify(users, user, password, peer).await?;
-        let slot = limits.login(&account.name)?;
+        let account = self.verify_password(users, user, password, peer).await?;
+        let slot = limits.count_login(&account.name)?;
         self.user_login(&policy, account, slot).await
     }
 
     /// Who waits for a failure's time to pass holds no place meanwhile.
-    async fn verify(
+    async fn verify_password(
         &self,
         users: Arc<Users>,
         user: String,
         password: Secret,
         peer: IpAddr,
-    ) -> Result<Account, Refusal> {
-        let crowded = |_| Refusal::Throttled;
-        let mut place = self.hashes.place(peer).await.map_err(crowded)?;
+    ) -> Result<UserAccount, LoginRefusal> {
+        let crowded = |_| LoginRefusal::Throttled;
+        let mut place = self.hashes.acquire(peer).await.map_err(crowded)?;
         let mut attempt = self
             .throttle
             .begin(peer, &user)
-            .map_err(|_| Refusal::Throttled)?;
+            .map_err(|_| LoginRefusal::Throttled)?;
         if !attempt.wait().is_zero() {
             drop(place);
             tokio::time::sleep(attempt.wait()).await;
-            place = self.hashes.place(peer).await.map_err(crowded)?;
+            place = self.hashes.acquire(peer).await.map_err(crowded)?;
         }
         // From here on the password is tried, whether or not the client waits for the answer.
-        attempt.check();
+        attempt.mark_checked();
         let tried = tokio::task::spawn_blocking(move || {
             let account = users.verify(&user, &password.0).ok_or_else(|| {
-                Refusal::Wrong(match users.knows(&user) {
-                    true => Wrong::Password,
-                    false => Wrong::User,
+                LoginRefusal::WrongCredentials(match users.has_user(&user) {
+                    true => CredentialError::WrongPassword,
+                    false => CredentialError::UnknownUser,
                 })
             });
             (account, place)
         });
-        let (account, place) = tried.await.map_err(|_| Refusal::Internal)?;
+        let (account, place) = tried.await.map_err(|_| LoginRefusal::Internal)?;
         match account {
-            Ok(_) => attempt.grant(),
+            Ok(_) => attempt.mark_granted(),
             Err(_) => drop(attempt),
         }
         // Not before: who comes next must not count this attempt as one under way.
@@ -235,19 +235,19 @@ impl Logins {
         account
     }
 
-    fn anonymous_login(&self, policy: &Policy) -> Result<Login, Refusal> {
-        let anonymous = policy.anonymous.ok_or(Refusal::NotAnonymous)?;
-        let rights = Rights {
+    fn anonymous_login(&self, policy: &LoginPolicy) -> Result<Login, LoginRefusal> {
+        let anonymous = policy.anonymous.ok_or(LoginRefusal::NotAnonymous)?;
+        let rights = AccountRights {
             write: anonymous == Anonymous::Rw,
             // Whatever the configuration: an anonymous bounce must be impossible (RFC 2577 §3).
             third_party: false,
         };
         Ok(Login {
-            grant: Grant {
+            grant: LoginGrant {
                 user: ANONYMOUS_NAMES[0].to_owned(),
                 home: VPath::root(),
                 rights,
-                message: Vec::new(),
+                welcome_lines: Vec::new(),
             },
             files: self.files(policy, Arc::clone(&self.root), rights),
             root_path: self.root_path.clone(),
@@ -257,33 +257,34 @@ impl Logins {
 
     async fn user_login(
         &self,
-        policy: &Policy,
-        account: Account,
+        policy: &LoginPolicy,
+        account: UserAccount,
         slot: UserSlot,
-    ) -> Result<Login, Refusal> {
+    ) -> Result<Login, LoginRefusal> {
         let (root, root_path) = match account.root {
             None => (Arc::clone(&self.root), self.root_path.clone()),
-            Some(path) => (self.own_root(&path, &account.name).await?, path),
+            Some(path) => (self.account_root(&path, &account.name).await?, path),
         };
-        let rights = Rights {
-            third_party: account.rights.third_party && policy.third_party == ThirdParty::Users,
+        let rights = AccountRights {
+            third_party: account.rights.third_party
+                && policy.third_party == ThirdPartyPolicy::Users,
             ..account.rights
         };
         Ok(Login {
             files: self.files(policy, root, rights),
-            grant: Grant {
+            grant: LoginGrant {
                 user: account.name,
                 home: account.home,
                 rights,
-                message: Vec::new(),
+                welcome_lines: Vec::new(),
             },
             root_path,
             _slot: Some(slot),
         })
     }
 
-    fn files(&self, policy: &Policy, root: Arc<Root>, rights: Rights) -> Files {
-        Files::new(
+    fn files(&self, policy: &LoginPolicy, root: Arc<Root>, rights: AccountRights) -> SessionFiles {
+        SessionFiles::new(
             root,
             rights,
             Arc::clone(&self.sums),
@@ -294,31 +295,31 @@ impl Logins {
     }
 
     /// An account's own root, opened before or now.
-    async fn own_root(&self, path: &Path, user: &str) -> Result<Arc<Root>, Refusal> {
+    async fn account_root(&self, path: &Path, user: &str) -> Result<Arc<Root>, LoginRefusal> {
         let (roots, host_path) = (Arc::clone(&self.roots), path.to_owned());
         match tokio::task::spawn_blocking(move || roots.get(&host_path)).await {
             Ok(Ok(root)) => Ok(root),
             Ok(Err(error)) => {
                 tracing::error!(user, root = %path.display(), %error, "cannot open root of user");
-                Err(Refusal::NoRoot)
+                Err(LoginRefusal::NoRoot)
             }
-            Err(_) => Err(Refusal::Internal),
+            Err(_) => Err(LoginRefusal::Internal),
         }
     }
 
     /// Opens the roots that the accounts name now and lets go of all others; to be called at the start
     /// and whenever the accounts were read anew. Blocks on the file system.
-    pub(crate) fn follow_roots(&self) {
+    pub(crate) fn open_account_roots(&self) {
         let named = self.users().map(|users| users.roots());
-        self.roots.follow(&named.unwrap_or_default());
+        self.roots.open_named(&named.unwrap_or_default());
     }
 
-    fn policy(&self) -> Arc<Policy> {
+    fn policy(&self) -> Arc<LoginPolicy> {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Policy {
+impl LoginPolicy {
     fn of(config: &ServerConfig, users: Option<Arc<Users>>) -> Self {
         Self {
             anonymous: config.anonymous,
@@ -341,7 +342,7 @@ mod tests {
             ..ServerConfig::default()
         };
         let root = Arc::new(Root::open(dir.path()).unwrap());
-        let logins = Logins::new(&config, root, None);
+        let logins = Authenticator::new(&config, root, None);
         let login = logins.anonymous_login(&logins.policy()).unwrap();
         let uploader = |text: &str| login.uploader(text.parse().unwrap());
         assert_eq!(uploader("2001:db8::1"), uploader("2001:db8::2"));

@@ -37,7 +37,7 @@ impl AccountRoots {
     /// Opens the roots that accounts name now, and forgets all others; those that are open already
     /// stay as they are. One that cannot be opened is told in the log and tried again at a login.
     /// At the start, and when the accounts were read anew. Blocks on the file system.
-    pub(crate) fn follow(&self, named: &HashSet<PathBuf>) {
+    pub(crate) fn open_named(&self, named: &HashSet<PathBuf>) {
         self.open().retain(|path, _| named.contains(path));
         for path in named.iter().take(MOST_KEPT) {
             if let Err(error) = self.get(path) {
@@ -51,7 +51,7 @@ impl AccountRoots {
     pub(crate) fn reopen(&self) {
         let paths: Vec<PathBuf> = self.open().keys().cloned().collect();
         for path in paths {
-            match self.open_now(&path) {
+            match self.open_root(&path) {
                 Ok(root) => drop(self.open().insert(path, Arc::new(root))),
                 Err(error) => {
                     tracing::warn!(%error, "an account's root cannot be opened anew; the directory before stays");
@@ -66,7 +66,7 @@ impl AccountRoots {
         if let Some(root) = known.filter(|root| root.exists()) {
             return Ok(root);
         }
-        let root = Arc::new(self.open_now(path)?);
+        let root = Arc::new(self.open_root(path)?);
         let mut open = self.open();
         if open.len() < MOST_KEPT || open.contains_key(path) {
             open.insert(path.to_owned(), Arc::clone(&root));
@@ -74,7 +74,7 @@ impl AccountRoots {
         Ok(root)
     }
 
-    fn open_now(&self, path: &Path) -> Result<Root, RootError> {
+    fn open_root(&self, path: &Path) -> Result<Root, RootError> {
         let plain = path.components().all(|c| c != Component::ParentDir);
         let tops = [self.configured.as_path(), self.server.host_path()];
         match tops.iter().find_map(|top| path.strip_prefix(top).ok()) {

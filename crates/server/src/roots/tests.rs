@@ -1,4 +1,3 @@
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
@@ -9,12 +8,12 @@ use tempfile::TempDir;
 use super::*;
 
 /// `srv/` is the server's root, `srv/outer/inner/` an account's; `secret/` is nobody's.
-struct Host {
+struct RootsFixture {
     dir: TempDir,
     roots: AccountRoots,
 }
 
-impl Host {
+impl RootsFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for path in ["srv/outer/inner", "secret", "else/where"] {
@@ -44,7 +43,7 @@ impl Host {
 
 #[test]
 fn a_writer_of_an_outer_root_cannot_redirect_an_inner_one() {
-    let host = Host::new();
+    let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
     // Never opened before: the name leads through a link, and is refused.
     fs::rename(&inner, host.path("srv/outer/moved")).unwrap();
@@ -63,20 +62,20 @@ fn a_writer_of_an_outer_root_cannot_redirect_an_inner_one() {
 
 #[test]
 fn a_root_that_was_opened_stays_whatever_becomes_of_its_name() {
-    let host = Host::new();
+    let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
-    host.roots.follow(&HashSet::from([inner.clone()]));
+    host.roots.open_named(&HashSet::from([inner.clone()]));
     fs::rename(&inner, host.path("srv/outer/moved")).unwrap();
     symlink(host.path("secret"), &inner).unwrap();
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
     // No account names it any more: the name is looked at anew.
-    host.roots.follow(&HashSet::new());
+    host.roots.open_named(&HashSet::new());
     assert!(host.content("srv/outer/inner").is_err());
 }
 
 #[test]
 fn a_directory_in_a_roots_place_is_the_root_when_the_administrator_asks() {
-    let host = Host::new();
+    let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
     fs::rename(&inner, host.path("srv/outer/moved")).unwrap();
@@ -87,7 +86,7 @@ fn a_directory_in_a_roots_place_is_the_root_when_the_administrator_asks() {
     fs::remove_file(&inner).unwrap();
     fs::create_dir(&inner).unwrap();
     fs::write(inner.join("f"), "another").unwrap();
-    host.roots.follow(&HashSet::from([inner]));
+    host.roots.open_named(&HashSet::from([inner]));
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
     host.roots.reopen();
     assert_eq!(host.content("srv/outer/inner").unwrap(), "another");
@@ -95,7 +94,7 @@ fn a_directory_in_a_roots_place_is_the_root_when_the_administrator_asks() {
 
 #[test]
 fn a_root_that_was_removed_and_made_anew_is_opened_anew() {
-    let host = Host::new();
+    let host = RootsFixture::new();
     let inner = host.path("srv/outer/inner");
     assert_eq!(host.content("srv/outer/inner").unwrap(), "inner");
     fs::remove_dir_all(&inner).unwrap();
@@ -106,7 +105,7 @@ fn a_root_that_was_removed_and_made_anew_is_opened_anew() {
 
 #[test]
 fn links_above_the_servers_root_are_the_administrators() {
-    let host = Host::new();
+    let host = RootsFixture::new();
     symlink(host.path("srv"), host.path("alias")).unwrap();
     let configured = host.path("alias");
     let server = Arc::new(Root::open(&configured).unwrap());

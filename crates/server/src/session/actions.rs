@@ -4,60 +4,60 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::channel::Channel;
+use data::channel::SessionDataChannel;
 use data::drs;
-use proto::address::Family;
+use proto::address::AddressFamily;
 use proto::command::Secret;
 use proto::drs::DrsAddress;
 use proto::server::{
-    Action, FileRequest, ListenRequest, Outcome, SecurityFailure, SecurityRequest, TransferError,
-    TransferRequest,
+    DriverEvent, FileRequest, ListenRequest, SecurityFailure, SecurityRequest, SessionAction,
+    TransferError, TransferRequest,
 };
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
-use super::order::{busy, not_logged_in};
-use super::{Driver, Who};
-use crate::limits::Place;
-use crate::transfer::{Admission, Running, Stop};
-use crate::work::{FileWork, Work};
+use super::order::{busy_error, not_logged_in_error};
+use super::{LoginStatus, SessionDriver};
+use crate::limits::QueuePermit;
+use crate::transfer::{QueuedTransfer, StopCause, TransferHandle};
+use crate::work::{FileWork, SessionWork};
 
-impl Driver {
+impl SessionDriver {
     /// Carries out actions in order. The machine puts the one that has an outcome last.
-    pub(super) fn carry_out(&mut self, actions: Vec<Action>) {
+    pub(super) fn run_actions(&mut self, actions: Vec<SessionAction>) {
         for action in actions {
             match action {
-                Action::Reply(reply) => self.control.queue(&reply),
-                Action::Secure(request) => self.secure(&request),
-                Action::Authenticate { user, password } => self.authenticate(user, password),
-                Action::File(request) => {
+                SessionAction::Reply(reply) => self.control.queue(&reply),
+                SessionAction::Secure(request) => self.secure(&request),
+                SessionAction::Authenticate { user, password } => self.authenticate(user, password),
+                SessionAction::File(request) => {
                     self.note_rename(&request);
-                    self.work = self.file_work(request);
+                    self.work = self.start_file_work(request);
                 }
-                Action::Listen(request) => self.listen(&request),
-                Action::ConnectTo(targets) => self.connect_to(&targets),
-                Action::NoteForeign(host) => self.note_foreign(host),
-                Action::ListenDrs(family) => self.listen_drs(family),
-                Action::ConnectDrs(to) => self.connect_drs(to),
-                Action::DropDrs => self.drs = None,
-                Action::FollowBuffer(bytes) => {
-                    if let Work::Transfer(running) = &mut self.work {
+                SessionAction::Listen(request) => self.listen(&request),
+                SessionAction::ConnectTo(targets) => self.connect_to(&targets),
+                SessionAction::ReportForeignHost(host) => self.log_foreign_host(host),
+                SessionAction::ListenDrs(family) => self.listen_drs(family),
+                SessionAction::ConnectDrs(to) => self.connect_drs(to),
+                SessionAction::DropDrs => self.drs = None,
+                SessionAction::SetSendBuffer(bytes) => {
+                    if let SessionWork::Transfer(running) = &mut self.work {
                         running.follow_buffer(bytes);
                     }
                 }
-                Action::DropChannel => self.channel = None,
-                Action::Transfer(request) => self.work = self.admission(*request),
-                Action::Abort => match &mut self.work {
-                    Work::Transfer(running) => running.stop(Stop::Abort),
-                    Work::Admission(waiting) => waiting.stop(Stop::Abort),
-                    Work::File(work) => work.stop(),
+                SessionAction::DropChannel => self.channel = None,
+                SessionAction::Transfer(request) => self.work = self.queue_transfer(*request),
+                SessionAction::Abort => match &mut self.work {
+                    SessionWork::Transfer(running) => running.stop(StopCause::Abort),
+                    SessionWork::Admission(waiting) => waiting.stop(StopCause::Abort),
+                    SessionWork::File(work) => work.stop(),
                     _ => {}
                 },
-                Action::Note(key, value) => self.notes.set(key, value),
-                Action::IdleTimeout(seconds) => {
+                SessionAction::LogField(key, value) => self.client_notes.set(key, value),
+                SessionAction::IdleTimeout(seconds) => {
                     self.idle_timeout = Duration::from_secs(seconds.into());
                 }
-                Action::Close => self.closing = true,
+                SessionAction::Close => self.closing = true,
             }
         }
     }
@@ -65,124 +65,140 @@ impl Driver {
     /// No mechanism is carried, and none is offered (`SessionConfig::mechanisms`).
     fn secure(&mut self, request: &SecurityRequest) {
         let failure = match request {
-            SecurityRequest::Begin(_) if self.control.has_read_ahead() => {
+            SecurityRequest::Begin(_) if self.control.has_buffered_input() => {
                 SecurityFailure::ReadAhead
             }
             _ => SecurityFailure::Unavailable("this server carries no mechanism".to_owned()),
         };
-        self.work = Work::Known(Outcome::Security(Err(failure)));
+        self.work = SessionWork::Immediate(DriverEvent::Security(Err(failure)));
     }
 
     fn authenticate(&mut self, user: String, password: Secret) {
         let shared = Arc::clone(&self.shared);
-        let peer = self.ends.peer.ip();
-        self.work = Work::Login(Box::pin(async move {
+        let peer = self.addresses.peer.ip();
+        self.work = SessionWork::Login(Box::pin(async move {
             shared
-                .logins
-                .check(user, password, peer, &shared.limits)
+                .authenticator
+                .authenticate(user, password, peer, &shared.session_limits)
                 .await
         }));
     }
 
     fn listen(&mut self, request: &ListenRequest) {
         self.channel = None;
-        self.expect_data_from(request);
-        self.work = match self.ends.listen_options(request, &self.shared.config) {
-            Ok(options) => Work::listen(options, self.ends.peer.ip(), &self.shared),
-            Err(error) => Work::Known(Outcome::Listening(Err(error))),
+        self.note_data_peers(request);
+        self.work = match self.addresses.listen_options(request, &self.shared.config) {
+            Ok(options) => SessionWork::listen(options, self.addresses.peer.ip(), &self.shared),
+            Err(error) => SessionWork::Immediate(DriverEvent::Listening(Err(error))),
         };
     }
 
-    fn listen_drs(&mut self, family: Family) {
+    fn listen_drs(&mut self, family: AddressFamily) {
         self.drs = None;
-        self.work = match self.ends.listen_on(family) {
-            Ok(ip) => Work::listen_drs(ip, &self.shared, self.ends.peer.ip()),
-            Err(error) => Work::Known(Outcome::DrsListening(Err(error))),
+        self.work = match self.addresses.listen_address(family) {
+            Ok(ip) => SessionWork::listen_drs(ip, &self.shared, self.addresses.peer.ip()),
+            Err(error) => SessionWork::Immediate(DriverEvent::DrsListening(Err(error))),
         };
     }
 
     /// From the same address as data connections to that host: the peer compares the two.
     fn connect_drs(&mut self, to: DrsAddress) {
-        let endpoint = drs::Endpoint::connect(to.at, to.nonce);
+        let endpoint = drs::DrsEndpoint::connect(to.socket, to.nonce);
         let foreign = self.shared.config.foreign_data_addresses;
-        self.drs = Some(Arc::new(match self.ends.connect_from(&[to.at], foreign) {
-            Some(local) => endpoint.bound_to(local),
-            None => endpoint,
-        }));
+        self.drs = Some(Arc::new(
+            match self.addresses.bind_address(&[to.socket], foreign) {
+                Some(local) => endpoint.with_local_address(local),
+                None => endpoint,
+            },
+        ));
     }
 
     fn connect_to(&mut self, targets: &StripeAddresses) {
         let targets = targets.as_slice();
         self.data_peers = targets.iter().map(SocketAddr::ip).collect();
         let foreign = self.shared.config.foreign_data_addresses;
-        let local = self.ends.connect_from(targets, foreign);
-        let mut channel = Channel::connect_to(targets.to_vec(), local);
-        channel.set_budget(self.shared.streams_of(self.ends.peer.ip()));
+        let local = self.addresses.bind_address(targets, foreign);
+        let mut channel = SessionDataChannel::connect_to(targets.to_vec(), local);
+        channel.set_budget(self.shared.client_stream_budget(self.addresses.peer.ip()));
         self.channel = Some(channel);
     }
 
     /// For the log; from anywhere is nowhere in particular.
-    pub(super) fn expect_data_from(&mut self, request: &ListenRequest) {
+    pub(super) fn note_data_peers(&mut self, request: &ListenRequest) {
         self.data_peers = if request.any_host {
             Vec::new()
         } else {
-            let peer = self.ends.peer.ip();
+            let peer = self.addresses.peer.ip();
             std::iter::once(peer).chain(request.other_host).collect()
         };
     }
 
-    fn note_foreign(&self, host: IpAddr) {
+    fn log_foreign_host(&self, host: IpAddr) {
         tracing::warn!(
             %host,
             "data connections to another host refused; the setting foreign-data-addresses allows them"
         );
     }
 
-    fn file_work(&self, request: FileRequest) -> Work {
-        match &self.who {
-            Who::User(login) => {
+    fn start_file_work(&self, request: FileRequest) -> SessionWork {
+        match &self.login {
+            LoginStatus::LoggedIn(login) => {
                 let shared = Arc::clone(&self.shared);
-                Work::File(Box::new(FileWork::start(
+                SessionWork::File(Box::new(FileWork::start(
                     shared,
-                    self.ends.peer.ip(),
+                    self.addresses.peer.ip(),
                     login.files.clone(),
                     request,
                 )))
             }
-            Who::Stranger { .. } => Work::Known(Outcome::File(Err(not_logged_in()))),
+            LoginStatus::NotLoggedIn { .. } => {
+                SessionWork::Immediate(DriverEvent::File(Err(not_logged_in_error())))
+            }
         }
     }
 
     /// A transfer begins when it has its place.
-    fn admission(&self, request: TransferRequest) -> Work {
+    fn queue_transfer(&self, request: TransferRequest) -> SessionWork {
         let patience = self.shared.config.queue_timeout;
-        Work::Admission(Box::new(Admission::new(
+        SessionWork::Admission(Box::new(QueuedTransfer::new(
             request,
-            &self.shared.transfers,
-            self.ends.peer.ip(),
+            &self.shared.transfer_queue,
+            self.addresses.peer.ip(),
             patience,
         )))
     }
 
     /// The transfer has its place. A command that waited its turn may find its client gone.
-    pub(super) fn transfer(&mut self, request: TransferRequest, place: Place) -> Work {
-        if self.control.ended() {
+    pub(super) fn start_transfer(
+        &mut self,
+        request: TransferRequest,
+        place: QueuePermit,
+    ) -> SessionWork {
+        if self.control.has_ended() {
             let gone = TransferError::Broken("client is gone".to_owned());
-            return Work::Known(Outcome::Transferred(Err(gone)));
+            return SessionWork::Immediate(DriverEvent::Transferred(Err(gone)));
         }
-        let started = self.order(request, place).and_then(|(order, handles)| {
-            Running::start(order, handles).map_err(|error| busy(error.to_string()))
-        });
+        let started = self
+            .transfer_order(request, place)
+            .and_then(|(order, handles)| {
+                TransferHandle::start(order, handles).map_err(|error| busy_error(error.to_string()))
+            });
         match started {
-            Ok(running) => Work::Transfer(Box::new(running)),
-            Err(error) => Work::Known(Outcome::Transferred(Err(TransferError::File(error)))),
+            Ok(running) => SessionWork::Transfer(Box::new(running)),
+            Err(error) => {
+                SessionWork::Immediate(DriverEvent::Transferred(Err(TransferError::File(error))))
+            }
         }
     }
 
     /// After REIN somebody must log in again, in time; the old login counts no more.
     pub(super) fn note_logout(&mut self) {
-        if matches!(self.who, Who::User(_)) && !self.machine.logged_in() && !self.closing {
-            self.who = Who::stranger(Instant::now() + self.shared.config.login_timeout);
+        if matches!(self.login, LoginStatus::LoggedIn(_))
+            && !self.machine.is_logged_in()
+            && !self.closing
+        {
+            self.login =
+                LoginStatus::not_logged_in(Instant::now() + self.shared.config.login_timeout);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The driver of one session: carries out what the state machine asks for and reports back.
 //!
 //! It has no knowledge of the protocol. Bytes become lines in [`ControlConnection`], lines become
-//! actions in [`Session`], actions become [`Work`], and its outcome goes back to the machine.
+//! actions in [`ServerSession`], actions become [`SessionWork`], and its outcome goes back to the machine.
 
 use std::future::Future;
 use std::io;
@@ -9,30 +9,30 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::channel::Channel;
+use data::channel::SessionDataChannel;
 use data::drs;
 use data::transport::ControlTransport;
-use proto::server::{Awaiting, Session, SessionConfig};
+use proto::server::{ExpectedInput, ServerSession, SessionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument;
 
 use crate::control::ControlConnection;
-use crate::data_address::Ends;
-use crate::files::Share;
+use crate::data_address::ControlAddresses;
+use crate::files::ListingMemoryShare;
 use crate::limits::SessionSlot;
 use crate::login::Login;
-use crate::shared::{Phase, Shared};
-use crate::transfer::Stop;
-use crate::work::{Step, Work};
+use crate::shared::{ServerPhase, ServerState};
+use crate::transfer::StopCause;
+use crate::work::{SessionWork, WorkEvent};
 
 mod actions;
 mod order;
 mod outcomes;
 mod record;
 
-use record::{Notes, Unnamed};
+use record::{ClientNotes, DeferredRecord};
 
 /// Failed logins after which a session ends.
 const MAX_LOGIN_FAILURES: u32 = 5;
@@ -51,15 +51,15 @@ const SHUTTING_DOWN: &str = "server is shutting down";
 
 /// Serves one control connection to its end, once its handshake is over.
 pub(crate) async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     handshake: impl Future<Output = io::Result<ControlTransport>>,
-    ends: Ends,
+    ends: ControlAddresses,
     slot: SessionSlot,
 ) {
     let span = tracing::info_span!("session", peer = %ends.peer);
     async {
-        if let Some(transport) = shaken(&shared, handshake).await {
-            Box::new(Driver::new(shared, transport, ends, slot))
+        if let Some(transport) = finish_handshake(&shared, handshake).await {
+            Box::new(SessionDriver::new(shared, transport, ends, slot))
                 .run()
                 .await;
         }
@@ -70,15 +70,15 @@ pub(crate) async fn run(
 
 /// The outcome of a handshake, which has as long as a login may take, and no longer than the server
 /// serves. Who is not done by then is left without a word: there is no way to say one.
-async fn shaken(
-    shared: &Shared,
+async fn finish_handshake(
+    shared: &ServerState,
     handshake: impl Future<Output = io::Result<ControlTransport>>,
 ) -> Option<ControlTransport> {
-    let mut phases = shared.phases();
+    let mut phases = shared.subscribe_phase();
     let shaken = tokio::select! {
         biased;
         shaken = timeout(shared.config.login_timeout, handshake) => shaken,
-        _ = phases.wait_for(|phase| *phase > Phase::Serving) => return None,
+        _ = phases.wait_for(|phase| *phase > ServerPhase::Serving) => return None,
     };
     shaken
         .map_err(io::Error::from)
@@ -88,23 +88,23 @@ async fn shaken(
 }
 
 /// Who is at the other end.
-enum Who {
+enum LoginStatus {
     /// Nobody yet; must have logged in by then, and within so many commands.
-    Stranger { until: Instant, commands: u32 },
+    NotLoggedIn { until: Instant, commands: u32 },
     /// A user.
-    User(Box<Login>),
+    LoggedIn(Box<Login>),
 }
 
-impl Who {
-    fn stranger(until: Instant) -> Self {
-        Self::Stranger { until, commands: 0 }
+impl LoginStatus {
+    fn not_logged_in(until: Instant) -> Self {
+        Self::NotLoggedIn { until, commands: 0 }
     }
 
     /// Counts a command; whether a stranger has sent too many.
-    fn is_tiresome(&mut self) -> bool {
+    fn has_sent_too_many_commands(&mut self) -> bool {
         match self {
-            Self::User(_) => false,
-            Self::Stranger { commands, .. } => {
+            Self::LoggedIn(_) => false,
+            Self::NotLoggedIn { commands, .. } => {
                 *commands += 1;
                 *commands > MAX_COMMANDS_BEFORE_LOGIN
             }
@@ -114,80 +114,80 @@ impl Who {
 
 /// Why a session ends.
 #[derive(Debug)]
-enum End {
+enum SessionEnd {
     /// All is said: send what is queued and close.
-    Said,
+    Closing,
     /// The client is gone or does not read: nothing more can be said.
-    Gone(io::Error),
+    ConnectionLost(io::Error),
 }
 
 /// Events that a session waits for.
-enum Occurrence {
+enum SessionEvent {
     Input(io::Result<()>),
-    Step(Step),
-    Phase(Phase),
-    TimeOut,
+    Work(WorkEvent),
+    Phase(ServerPhase),
+    Timeout,
 }
 
-struct Driver {
-    shared: Arc<Shared>,
+struct SessionDriver {
+    shared: Arc<ServerState>,
     control: ControlConnection,
-    machine: Session,
-    ends: Ends,
-    who: Who,
-    channel: Option<Channel>,
+    machine: ServerSession,
+    addresses: ControlAddresses,
+    login: LoginStatus,
+    channel: Option<SessionDataChannel>,
     /// This end of the DRS channel, for all transfers from DPSV or DPRT on.
-    drs: Option<Arc<drs::Endpoint>>,
+    drs: Option<Arc<drs::DrsEndpoint>>,
     /// Where data connections go to or are expected from, for the log of a transfer without any.
     data_peers: Vec<IpAddr>,
-    work: Work,
-    notes: Notes,
+    work: SessionWork,
+    client_notes: ClientNotes,
     idle_timeout: Duration,
-    active: Instant,
+    last_activity: Instant,
     /// A transfer has ended.
-    transferred: bool,
-    phases: watch::Receiver<Phase>,
-    phase: Phase,
+    has_transferred: bool,
+    phases: watch::Receiver<ServerPhase>,
+    phase: ServerPhase,
     closing: bool,
     /// Memory of a listing among the replies.
-    reply_share: Option<Share>,
+    reply_memory: Option<ListingMemoryShare>,
     /// Records of transfers on their way to the disk.
-    recording: Option<JoinHandle<()>>,
+    record_task: Option<JoinHandle<()>>,
     /// The record of an upload whose name is not known yet.
-    unnamed: Option<Box<Unnamed>>,
+    deferred_record: Option<Box<DeferredRecord>>,
     _slot: SessionSlot,
 }
 
-impl Driver {
+impl SessionDriver {
     fn new(
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         transport: ControlTransport,
-        ends: Ends,
+        ends: ControlAddresses,
         slot: SessionSlot,
     ) -> Self {
         let now = Instant::now();
         let config = &shared.config;
-        let mut phases = shared.phases();
+        let mut phases = shared.subscribe_phase();
         let phase = *phases.borrow_and_update();
         Self {
             control: ControlConnection::new(transport, config.transfer.stall),
-            machine: Session::new(machine_config(&shared, &ends)),
-            who: Who::stranger(now + config.login_timeout),
+            machine: ServerSession::new(session_config(&shared, &ends)),
+            login: LoginStatus::not_logged_in(now + config.login_timeout),
             channel: None,
             drs: None,
             data_peers: Vec::new(),
-            work: Work::None,
-            notes: Notes::default(),
+            work: SessionWork::None,
+            client_notes: ClientNotes::default(),
             idle_timeout: config.idle_timeout,
-            active: now,
-            transferred: false,
+            last_activity: now,
+            has_transferred: false,
             phase,
             phases,
             closing: false,
-            reply_share: None,
-            recording: None,
-            unnamed: None,
-            ends,
+            reply_memory: None,
+            record_task: None,
+            deferred_record: None,
+            addresses: ends,
             shared,
             _slot: slot,
         }
@@ -197,162 +197,174 @@ impl Driver {
         tracing::debug!("session begins");
         self.control.queue(&self.machine.greeting());
         let end = loop {
-            if let Err(end) = self.turn().await {
+            if let Err(end) = self.step().await {
                 break end;
             }
         };
-        self.wind_up().await;
+        self.shut_down().await;
         match end {
-            End::Said => self.control.close().await,
-            End::Gone(error) => tracing::debug!(%error, "session lost"),
+            SessionEnd::Closing => self.control.close().await,
+            SessionEnd::ConnectionLost(error) => tracing::debug!(%error, "session lost"),
         }
         tracing::debug!("session ended");
     }
 
     /// Stops a transfer that still runs, waits for its end (the log has a line for each) and
     /// closes the data channel.
-    async fn wind_up(&mut self) {
-        while let Work::Transfer(running) = &mut self.work {
-            running.stop(Stop::ClientGone);
-            let seen = running.next().await;
-            if self.on_transfer(seen).is_err() {
-                self.work = Work::None;
+    async fn shut_down(&mut self) {
+        while let SessionWork::Transfer(running) = &mut self.work {
+            running.stop(StopCause::ClientGone);
+            let seen = running.next_update().await;
+            if self.on_transfer_update(seen).is_err() {
+                self.work = SessionWork::None;
             }
         }
-        self.work = Work::None;
+        self.work = SessionWork::None;
         self.channel = None;
-        self.write_unnamed();
-        if let Some(recording) = self.recording.take() {
+        self.write_deferred();
+        if let Some(recording) = self.record_task.take() {
             // Fails only if the log panicked; there is nothing left to tell of it here.
             let _ = recording.await;
         }
     }
 
     /// Takes what lines may be taken, says what is to be said, waits for one thing to happen.
-    async fn turn(&mut self) -> Result<(), End> {
+    async fn step(&mut self) -> Result<(), SessionEnd> {
         self.take_lines().await?;
-        self.control.flush().await.map_err(End::Gone)?;
-        self.reply_share = None;
+        self.control
+            .flush()
+            .await
+            .map_err(SessionEnd::ConnectionLost)?;
+        self.reply_memory = None;
         if self.closing {
-            return Err(End::Said);
+            return Err(SessionEnd::Closing);
         }
         if self.work.is_none() {
-            if self.phase > Phase::Serving && !self.follows_up() {
-                return Err(self.farewell(SHUTTING_DOWN));
+            if self.phase > ServerPhase::Serving && !self.is_in_follow_up() {
+                return Err(self.close_with_reply(SHUTTING_DOWN));
             }
-            if self.control.ended() {
-                return Err(End::Said);
+            if self.control.has_ended() {
+                return Err(SessionEnd::Closing);
             }
         }
-        match self.next_occurrence().await {
-            Occurrence::Input(read) => self.on_input(read),
-            Occurrence::Step(step) => self.on_step(step),
-            Occurrence::Phase(phase) => {
+        match self.next_event().await {
+            SessionEvent::Input(read) => self.on_input(read),
+            SessionEvent::Work(step) => self.on_work_event(step),
+            SessionEvent::Phase(phase) => {
                 self.on_phase(phase);
                 Ok(())
             }
-            Occurrence::TimeOut => Err(self.farewell(match self.who {
-                _ if self.phase > Phase::Serving => SHUTTING_DOWN,
-                Who::Stranger { .. } => "no login in time",
-                Who::User(_) => "idle for too long",
+            SessionEvent::Timeout => Err(self.close_with_reply(match self.login {
+                _ if self.phase > ServerPhase::Serving => SHUTTING_DOWN,
+                LoginStatus::NotLoggedIn { .. } => "no login in time",
+                LoginStatus::LoggedIn(_) => "idle for too long",
             })),
         }
     }
 
     /// Feeds waiting lines to the machine for as long as it takes them.
-    async fn take_lines(&mut self) -> Result<(), End> {
+    async fn take_lines(&mut self) -> Result<(), SessionEnd> {
         while !self.closing {
-            let line = match self.machine.awaiting() {
-                Awaiting::Line if self.phase > Phase::Serving && !self.follows_up() => None,
-                Awaiting::Line => self.control.next_line(),
-                Awaiting::Stoppable => self
+            let line = match self.machine.expected_input() {
+                ExpectedInput::Line
+                    if self.phase > ServerPhase::Serving && !self.is_in_follow_up() =>
+                {
+                    None
+                }
+                ExpectedInput::Line => self.control.next_line(),
+                ExpectedInput::DriverEventOrUrgentLine => self
                     .control
                     .next_urgent(|line| self.machine.is_urgent(line)),
-                Awaiting::Outcome => None,
+                ExpectedInput::DriverEvent => None,
             };
             let Some(line) = line else { break };
-            self.active = Instant::now();
-            if self.who.is_tiresome() {
-                return Err(self.farewell("too many commands before login"));
+            self.last_activity = Instant::now();
+            if self.login.has_sent_too_many_commands() {
+                return Err(self.close_with_reply("too many commands before login"));
             }
             let actions = self.machine.on_line(&line);
-            self.carry_out(actions);
+            self.run_actions(actions);
             self.note_logout();
             if self.control.queued() > REPLY_BATCH {
-                self.control.flush().await.map_err(End::Gone)?;
+                self.control
+                    .flush()
+                    .await
+                    .map_err(SessionEnd::ConnectionLost)?;
             }
         }
         Ok(())
     }
 
-    async fn next_occurrence(&mut self) -> Occurrence {
+    async fn next_event(&mut self) -> SessionEvent {
         let deadline = self.deadline();
         tokio::select! {
             biased;
-            Ok(()) = self.phases.changed() => Occurrence::Phase(*self.phases.borrow_and_update()),
-            step = self.work.next(), if !self.work.is_none() => Occurrence::Step(step),
-            read = self.control.read(), if self.control.wants_input() => Occurrence::Input(read),
-            () = sleep_until(deadline), if self.work.is_none() => Occurrence::TimeOut,
+            Ok(()) = self.phases.changed() => SessionEvent::Phase(*self.phases.borrow_and_update()),
+            step = self.work.next_event(), if !self.work.is_none() => SessionEvent::Work(step),
+            read = self.control.read(), if self.control.has_input_room() => SessionEvent::Input(read),
+            () = sleep_until(deadline), if self.work.is_none() => SessionEvent::Timeout,
         }
     }
 
     /// When a session that waits for a line has waited too long. Lines do not put off the login's.
     fn deadline(&self) -> Instant {
-        match self.who {
-            _ if self.phase > Phase::Serving => self.active + FOLLOW_UP,
-            Who::Stranger { until, .. } => until,
-            Who::User(_) => self.active + self.idle_timeout,
+        match self.login {
+            _ if self.phase > ServerPhase::Serving => self.last_activity + FOLLOW_UP,
+            LoginStatus::NotLoggedIn { until, .. } => until,
+            LoginStatus::LoggedIn(_) => self.last_activity + self.idle_timeout,
         }
     }
 
     /// While the server drains: whether the client may still be at work on its last transfer.
-    fn follows_up(&self) -> bool {
-        self.phase == Phase::Draining
-            && self.transferred
-            && matches!(self.who, Who::User(_))
-            && self.active.elapsed() < FOLLOW_UP
+    fn is_in_follow_up(&self) -> bool {
+        self.phase == ServerPhase::Draining
+            && self.has_transferred
+            && matches!(self.login, LoginStatus::LoggedIn(_))
+            && self.last_activity.elapsed() < FOLLOW_UP
     }
 
-    fn farewell(&mut self, reason: &str) -> End {
+    fn close_with_reply(&mut self, reason: &str) -> SessionEnd {
         tracing::info!(reason, "closing session");
         self.control.queue(&closing_reply(reason));
-        End::Said
+        SessionEnd::Closing
     }
 
     /// Lines that came before the client closed its side are still carried out, but a transfer
     /// without a client is not worth its bytes.
-    fn on_input(&mut self, read: io::Result<()>) -> Result<(), End> {
-        read.map_err(End::Gone)?;
-        if self.control.ended() {
+    fn on_input(&mut self, read: io::Result<()>) -> Result<(), SessionEnd> {
+        read.map_err(SessionEnd::ConnectionLost)?;
+        if self.control.has_ended() {
             match &self.work {
-                Work::Transfer(_) | Work::Admission(_) => return Err(End::Said),
-                Work::File(work) => work.stop(),
+                SessionWork::Transfer(_) | SessionWork::Admission(_) => {
+                    return Err(SessionEnd::Closing);
+                }
+                SessionWork::File(work) => work.stop(),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn on_phase(&mut self, phase: Phase) {
+    fn on_phase(&mut self, phase: ServerPhase) {
         self.phase = phase;
         self.machine.drain();
-        if phase < Phase::Ending {
+        if phase < ServerPhase::Terminating {
             return;
         }
         match &mut self.work {
-            Work::Transfer(running) => running.stop(Stop::Shutdown),
-            Work::Admission(waiting) => waiting.stop(Stop::Shutdown),
-            Work::File(work) => work.stop(),
+            SessionWork::Transfer(running) => running.stop(StopCause::Shutdown),
+            SessionWork::Admission(waiting) => waiting.stop(StopCause::Shutdown),
+            SessionWork::File(work) => work.stop(),
             _ => {}
         }
     }
 }
 
-fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
+fn session_config(shared: &ServerState, ends: &ControlAddresses) -> SessionConfig {
     let config = &shared.config;
     let version = concat!("longhaul ", env!("CARGO_PKG_VERSION"));
     SessionConfig {
-        congestion: Arc::clone(&shared.congestion),
+        congestion_controls: Arc::clone(&shared.congestion),
         banner: format!("{version} GridFTP server ready."),
         version: version.to_owned(),
         peer: ends.peer.ip(),
@@ -361,7 +373,7 @@ fn machine_config(shared: &Shared, ends: &Ends) -> SessionConfig {
         max_streams: config.max_streams_per_transfer,
         max_login_failures: MAX_LOGIN_FAILURES,
         max_bad_lines: MAX_BAD_LINES,
-        sizing: config.transfer.buffers.sizing,
+        buffer_sizing: config.transfer.buffers.sizing,
         foreign_data_addresses: config.foreign_data_addresses,
         mechanisms: Arc::default(),
         max_idle_seconds: u32::try_from(config.idle_timeout.as_secs()).unwrap_or(u32::MAX),

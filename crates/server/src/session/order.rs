@@ -2,68 +2,71 @@
 
 use std::sync::Arc;
 
-use data::options::Congestion;
+use data::options::CongestionChoice;
 use proto::server::{FileError, FileErrorKind, TransferKind, TransferRequest};
 use proto::stripes::Stripe;
 use tune::Prior;
 
-use super::{Driver, Who};
+use super::{LoginStatus, SessionDriver};
 use crate::config::ServerConfig;
-use crate::limits::Place;
+use crate::limits::QueuePermit;
 use crate::transfer::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
-impl Driver {
+impl SessionDriver {
     /// The order, and the handles to carry it out with. Takes the session's channel.
-    pub(super) fn order(
+    pub(super) fn transfer_order(
         &mut self,
         request: TransferRequest,
-        place: Place,
+        place: QueuePermit,
     ) -> Result<(TransferOrder, LocalHandles), FileError> {
-        let Who::User(login) = &self.who else {
-            return Err(not_logged_in());
+        let LoginStatus::LoggedIn(login) = &self.login else {
+            return Err(not_logged_in_error());
         };
         let files = login.files.clone();
-        let line = self.control.line().map_err(|e| busy(e.to_string()))?;
-        let uploader = login.uploader(self.ends.peer.ip());
+        let line = self
+            .control
+            .control_socket()
+            .map_err(|e| busy_error(e.to_string()))?;
+        let uploader = login.uploader(self.addresses.peer.ip());
         if let Some(listen) = &request.delayed_passive {
-            self.expect_data_from(listen);
+            self.note_data_peers(listen);
         }
         let config = &self.shared.config;
         let connections = match &request.delayed_passive {
             None => DataAddresses::of(self.channel.as_ref()),
             Some(listen) => DataAddresses::ToListen {
-                options: self.ends.listen_options(listen, config)?,
+                options: self.addresses.listen_options(listen, config)?,
                 public: config.public_address,
             },
         };
         let order = TransferOrder {
-            terms: terms(&request, config),
+            terms: transfer_terms(&request, config),
             request,
-            stripe: Stripe::ONLY,
+            stripe: Stripe::SINGLE,
             connections,
             uploader,
         };
         let handles = LocalHandles {
             files,
-            line: Arc::new(line),
+            control_socket: Arc::new(line),
             channel: self.channel.take(),
-            streams: self.shared.streams_of(self.ends.peer.ip()),
+            stream_budget: self.shared.client_stream_budget(self.addresses.peer.ip()),
             rate: config.transfer.rate.clone(),
             drs: self.drs.clone(),
-            place,
+            permit: place,
         };
         Ok((order, handles))
     }
 }
 
 /// As configured, and as the client asked for.
-fn terms(request: &TransferRequest, config: &ServerConfig) -> TransferTerms {
-    let sends = matches!(request.what, TransferKind::Retrieve { .. });
+fn transfer_terms(request: &TransferRequest, config: &ServerConfig) -> TransferTerms {
+    let sends = matches!(request.kind, TransferKind::Retrieve { .. });
     let configured = &config.transfer;
     TransferTerms {
         congestion: match sends {
             true => congestion(request, config),
-            false => Congestion::System,
+            false => CongestionChoice::System,
         },
         drs_interval: configured.drs_interval,
         io: configured.io,
@@ -76,15 +79,15 @@ fn terms(request: &TransferRequest, config: &ServerConfig) -> TransferTerms {
 }
 
 /// `auto` is what the server does by itself, which its administrator may have set to another one.
-fn congestion(request: &TransferRequest, config: &ServerConfig) -> Congestion {
-    match request.congestion.as_str() {
+fn congestion(request: &TransferRequest, config: &ServerConfig) -> CongestionChoice {
+    match request.congestion_control.as_str() {
         "" | "auto" => config.transfer.congestion.clone(),
-        asked => Congestion::parse(asked),
+        asked => CongestionChoice::parse(asked),
     }
 }
 
 /// A refusal for want of something that comes back.
-pub(super) fn busy(text: String) -> FileError {
+pub(super) fn busy_error(text: String) -> FileError {
     FileError {
         kind: FileErrorKind::Busy,
         errno: None,
@@ -93,7 +96,7 @@ pub(super) fn busy(text: String) -> FileError {
 }
 
 /// A refusal of what only a user may do.
-pub(super) fn not_logged_in() -> FileError {
+pub(super) fn not_logged_in_error() -> FileError {
     FileError {
         kind: FileErrorKind::Denied,
         errno: None,

@@ -2,148 +2,156 @@
 
 use std::sync::Arc;
 
-use data::channel::Channel;
+use data::channel::SessionDataChannel;
 use data::drs;
 use proto::drs::DrsAddress;
 use proto::ranges::RangeSet;
-use proto::server::{FileError, FileErrorKind, Outcome, Progress};
+use proto::server::{DriverEvent, FileError, FileErrorKind, TransferProgress};
 use proto::stripes::StripeAddresses;
 use tokio::time::Instant;
 
-use super::{Driver, End, Who, record};
-use crate::data_address::told;
-use crate::transfer::{Admitted, Ended, Event, Seen, seconds_since_1970};
-use crate::work::{Step, Work};
+use super::{LoginStatus, SessionDriver, SessionEnd, record};
+use crate::data_address::advertised_address;
+use crate::transfer::{
+    AdmissionResult, FinishedTransfer, TransferUpdate, WorkerEvent, seconds_since_1970,
+};
+use crate::work::{SessionWork, WorkEvent};
 
-impl Driver {
-    pub(super) fn on_step(&mut self, step: Step) -> Result<(), End> {
+impl SessionDriver {
+    pub(super) fn on_work_event(&mut self, step: WorkEvent) -> Result<(), SessionEnd> {
         let outcome = match step {
-            Step::Summed(bytes) => Outcome::ChecksumProgress {
+            WorkEvent::ChecksumProgress(bytes) => DriverEvent::ChecksumProgress {
                 now: seconds_since_1970(),
                 bytes,
             },
-            Step::Transfer(seen) => return self.on_transfer(seen),
-            Step::Admitted(admitted) => match *admitted {
-                Admitted::Begin(request, place) => {
-                    self.work = self.transfer(*request, place);
+            WorkEvent::Transfer(seen) => return self.on_transfer_update(seen),
+            WorkEvent::Admitted(admitted) => match *admitted {
+                AdmissionResult::Granted(request, place) => {
+                    self.work = self.start_transfer(*request, place);
                     return Ok(());
                 }
-                Admitted::Refused(error) => self.done(Outcome::Transferred(Err(error))),
+                AdmissionResult::Refused(error) => {
+                    self.finish_work(DriverEvent::Transferred(Err(error)))
+                }
             },
-            Step::Known(outcome) => self.done(outcome),
-            Step::File(answer, share) => {
-                self.reply_share = share;
-                self.on_renamed(answer.is_ok());
-                self.done(Outcome::File(answer))
+            WorkEvent::Immediate(outcome) => self.finish_work(outcome),
+            WorkEvent::File(answer, share) => {
+                self.reply_memory = share;
+                self.on_file_answer(answer.is_ok());
+                self.finish_work(DriverEvent::File(answer))
             }
-            Step::Listen(made) => {
+            WorkEvent::Listen(made) => {
                 let made = made.and_then(|channel| self.keep_listener(channel));
-                self.done(Outcome::Listening(made))
+                self.finish_work(DriverEvent::Listening(made))
             }
-            Step::ListenDrs(made) => {
+            WorkEvent::ListenDrs(made) => {
                 let told = made.map(|endpoint| self.keep_drs(endpoint));
-                self.done(Outcome::DrsListening(told))
+                self.finish_work(DriverEvent::DrsListening(told))
             }
-            Step::Login(Ok(login)) => {
+            WorkEvent::Login(Ok(login)) => {
                 let grant = login.grant.clone();
                 tracing::info!(user = %grant.user, "logged in");
-                self.who = Who::User(Box::new(login));
-                self.control.trust();
-                self.done(Outcome::Login(Ok(grant)))
+                self.login = LoginStatus::LoggedIn(Box::new(login));
+                self.control.raise_input_limits();
+                self.finish_work(DriverEvent::Login(Ok(grant)))
             }
-            Step::Login(Err(refusal)) if refusal.ends_session() => {
-                return Err(self.farewell(&refusal.to_string()));
+            WorkEvent::Login(Err(refusal)) if refusal.ends_session() => {
+                return Err(self.close_with_reply(&refusal.to_string()));
             }
-            Step::Login(Err(refusal)) => self.done(Outcome::Login(Err(refusal.to_string()))),
+            WorkEvent::Login(Err(refusal)) => {
+                self.finish_work(DriverEvent::Login(Err(refusal.to_string())))
+            }
         };
-        self.report(outcome);
+        self.report_outcome(outcome);
         Ok(())
     }
 
     /// The work is over: the clock of idleness begins again.
-    fn done(&mut self, outcome: Outcome) -> Outcome {
-        self.work = Work::None;
-        self.active = Instant::now();
+    fn finish_work(&mut self, outcome: DriverEvent) -> DriverEvent {
+        self.work = SessionWork::None;
+        self.last_activity = Instant::now();
         outcome
     }
 
-    fn keep_listener(&mut self, channel: Channel) -> Result<StripeAddresses, FileError> {
+    fn keep_listener(&mut self, channel: SessionDataChannel) -> Result<StripeAddresses, FileError> {
         let address = channel.local_addr().ok_or_else(|| FileError {
             kind: FileErrorKind::Other,
             errno: None,
             text: "no listener".to_owned(),
         })?;
         self.channel = Some(channel);
-        let told = told(address, self.shared.config.public_address);
-        Ok(StripeAddresses::only(told))
+        let told = advertised_address(address, self.shared.config.public_address);
+        Ok(StripeAddresses::single(told))
     }
 
     /// The address to tell is the one that data connections are told.
-    fn keep_drs(&mut self, endpoint: drs::Endpoint) -> DrsAddress {
+    fn keep_drs(&mut self, endpoint: drs::DrsEndpoint) -> DrsAddress {
         let address = endpoint.address();
         self.drs = Some(Arc::new(endpoint));
         DrsAddress {
-            at: told(address.at, self.shared.config.public_address),
+            socket: advertised_address(address.socket, self.shared.config.public_address),
             ..address
         }
     }
 
-    pub(super) fn on_transfer(&mut self, seen: Seen) -> Result<(), End> {
+    pub(super) fn on_transfer_update(&mut self, seen: TransferUpdate) -> Result<(), SessionEnd> {
         match seen {
-            Seen::Tick(progress) => self.report(Outcome::Progress(progress)),
-            Seen::Resized(bytes) => self.report(Outcome::Resized(bytes)),
-            Seen::Event(Event::Listening(Ok(addresses))) => {
-                self.report(Outcome::Listening(Ok(addresses)));
+            TransferUpdate::Tick(progress) => self.report_outcome(DriverEvent::Progress(progress)),
+            TransferUpdate::Resized(bytes) => {
+                self.report_outcome(DriverEvent::BufferResized(bytes));
             }
-            Seen::Event(Event::Listening(Err(error))) => {
-                let outcome = self.done(Outcome::Listening(Err(error)));
-                self.report(outcome);
+            TransferUpdate::Event(WorkerEvent::Listening(Ok(addresses))) => {
+                self.report_outcome(DriverEvent::Listening(Ok(addresses)));
             }
-            Seen::Event(Event::Opened {
+            TransferUpdate::Event(WorkerEvent::Listening(Err(error))) => {
+                let outcome = self.finish_work(DriverEvent::Listening(Err(error)));
+                self.report_outcome(outcome);
+            }
+            TransferUpdate::Event(WorkerEvent::Opened {
                 reused,
                 unique_name,
             }) => {
-                self.report(Outcome::Opened {
+                self.report_outcome(DriverEvent::Opened {
                     reused,
                     unique_name,
                 });
-                self.report(Outcome::Progress(nothing_moved()));
+                self.report_outcome(DriverEvent::Progress(zero_progress()));
             }
-            Seen::Event(Event::Ended(ended)) => self.on_transferred(*ended),
-            Seen::Lost => return Err(self.farewell("internal error")),
+            TransferUpdate::Event(WorkerEvent::Ended(ended)) => self.on_transferred(*ended),
+            TransferUpdate::WorkerLost => return Err(self.close_with_reply("internal error")),
         }
         Ok(())
     }
 
     /// Tells the machine, and carries out what it answers.
-    fn report(&mut self, outcome: Outcome) {
-        let actions = self.machine.on_outcome(outcome);
-        self.carry_out(actions);
+    fn report_outcome(&mut self, outcome: DriverEvent) {
+        let actions = self.machine.on_driver_event(outcome);
+        self.run_actions(actions);
     }
 
-    fn on_transferred(&mut self, ended: Ended) {
-        let Ended {
+    fn on_transferred(&mut self, ended: FinishedTransfer) {
+        let FinishedTransfer {
             result,
             last,
             channel,
             summary,
         } = ended;
         self.channel = channel;
-        self.transferred = true;
+        self.has_transferred = true;
         if result.is_err() {
             // The last 111 must tell everything that is safe.
-            self.report(Outcome::Progress(last));
+            self.report_outcome(DriverEvent::Progress(last));
         }
         let error = result.as_ref().err().map(record::describe);
-        let outcome = self.done(Outcome::Transferred(result));
-        let actions = self.machine.on_outcome(outcome);
-        self.record(summary, record::final_code(&actions), error);
-        self.carry_out(actions);
+        let outcome = self.finish_work(DriverEvent::Transferred(result));
+        let actions = self.machine.on_driver_event(outcome);
+        self.record_transfer(summary, record::final_code(&actions), error);
+        self.run_actions(actions);
     }
 }
 
-fn nothing_moved() -> Progress {
-    Progress {
+fn zero_progress() -> TransferProgress {
+    TransferProgress {
         now: seconds_since_1970(),
         bytes: 0,
         stored: RangeSet::new(),

@@ -2,28 +2,28 @@
 
 use std::sync::Arc;
 
-use data::job::Settings;
+use data::job::TransferSettings;
 use proto::path::{PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX, VPath};
-use proto::server::{Action, FileRequest, TransferError};
+use proto::server::{FileRequest, SessionAction, TransferError};
 use tune::limiter::Limiter;
 
-use super::{Driver, Who};
-use crate::transfer::Summary;
-use crate::transfer_log::{Direction, TransferRecord};
+use super::{LoginStatus, SessionDriver};
+use crate::transfer::TransferSummary;
+use crate::transfer_log::{LoggedTransferKind, TransferRecord};
 
 /// Longest note kept, bytes: a session's memory is not the client's to fill.
 const LONGEST: usize = 256;
 
 /// Notes of a client about itself, for the record.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct ClientNotes {
     /// SITE TASKID.
     pub(super) task: Option<Box<str>>,
     /// SITE CLIENTINFO or CLNT.
     pub(super) client: Option<Box<str>>,
 }
 
-impl Notes {
+impl ClientNotes {
     /// Keeps a note; a later one under the same key replaces it.
     pub(super) fn set(&mut self, key: &'static str, mut value: String) {
         value.truncate(value.floor_char_boundary(LONGEST));
@@ -38,35 +38,40 @@ impl Notes {
 
 /// The record of an upload under a partial name that does not tell the whole file's, kept until
 /// the file is renamed, another transfer ends, or the session does.
-pub(super) struct Unnamed {
+pub(super) struct DeferredRecord {
     record: TransferRecord,
     stored_as: VPath,
     /// Where the file is being renamed to.
     to: Option<VPath>,
 }
 
-impl Driver {
+impl SessionDriver {
     /// Records a transfer that ended.
-    pub(super) fn record(&mut self, summary: Summary, code: u16, error: Option<String>) {
-        let (user, root) = match &self.who {
-            Who::User(login) => (login.grant.user.clone(), login.root_path.clone()),
-            Who::Stranger { .. } => return, // no transfer begins without a login
+    pub(super) fn record_transfer(
+        &mut self,
+        summary: TransferSummary,
+        code: u16,
+        error: Option<String>,
+    ) {
+        let (user, root) = match &self.login {
+            LoginStatus::LoggedIn(login) => (login.grant.user.clone(), login.root_path.clone()),
+            LoginStatus::NotLoggedIn { .. } => return, // no transfer begins without a login
         };
         let settings = summary.settings;
-        let partial = (summary.direction == Direction::Store)
-            .then(|| whole_name(&summary.path))
+        let partial = (summary.direction == LoggedTransferKind::Store)
+            .then(|| name_without_suffix(&summary.path))
             .flatten();
         let (path, stored_as) = match partial {
             Some(whole) => (whole.to_vec(), Some(summary.path.as_bytes().to_vec())),
             None => (summary.path.as_bytes().to_vec(), None),
         };
-        let unnamed = stored_as.is_some() && error.is_none() && may_be_hash(&path);
+        let unnamed = stored_as.is_some() && error.is_none() && is_hashed_name(&path);
         let record = TransferRecord {
             start: summary.start,
             elapsed: summary.elapsed,
             direction: summary.direction,
             user,
-            client: self.ends.peer,
+            client: self.addresses.peer,
             data_peers: if summary.peers.is_empty() {
                 self.data_peers.clone()
             } else {
@@ -79,21 +84,21 @@ impl Driver {
             streams: u32::try_from(settings.streams).unwrap_or(u32::MAX),
             block: settings.options.block,
             sizing: sizing_name(summary.direction, &settings),
-            limiter: summary.limits.limiter.map(limiter_name),
-            congestion: summary.limits.congestion,
+            limiter: summary.limiter.limiter.map(limiter_name),
+            congestion: summary.limiter.congestion,
             evidence: summary.evidence,
             decision: summary.decision,
-            checksum: settings.sum.zip(summary.digest),
+            checksum: settings.checksum.zip(summary.digest),
             code,
             error,
-            task: self.notes.task.as_deref().map(str::to_owned),
-            application: self.notes.client.as_deref().map(str::to_owned),
+            task: self.client_notes.task.as_deref().map(str::to_owned),
+            application: self.client_notes.client.as_deref().map(str::to_owned),
         };
-        self.write_unnamed();
+        self.write_deferred();
         if !unnamed {
             return self.write(record);
         }
-        self.unnamed = Some(Box::new(Unnamed {
+        self.deferred_record = Some(Box::new(DeferredRecord {
             record,
             stored_as: summary.path,
             to: None,
@@ -102,7 +107,8 @@ impl Driver {
 
     /// A request to the files: it may tell the name of the last upload.
     pub(super) fn note_rename(&mut self, request: &FileRequest) {
-        if let (Some(unnamed), FileRequest::Rename { from, to }) = (&mut self.unnamed, request)
+        if let (Some(unnamed), FileRequest::Rename { from, to }) =
+            (&mut self.deferred_record, request)
             && unnamed.stored_as == *from
         {
             unnamed.to = Some(to.clone());
@@ -110,19 +116,19 @@ impl Driver {
     }
 
     /// The answer of the files to the last request.
-    pub(super) fn on_renamed(&mut self, done: bool) {
-        let Some(unnamed) = &mut self.unnamed else {
+    pub(super) fn on_file_answer(&mut self, done: bool) {
+        let Some(unnamed) = &mut self.deferred_record else {
             return;
         };
         if let Some(to) = unnamed.to.take().filter(|_| done) {
             unnamed.record.path = to.as_bytes().to_vec();
-            self.write_unnamed();
+            self.write_deferred();
         }
     }
 
     /// Writes the record that waits for a name as it is.
-    pub(super) fn write_unnamed(&mut self) {
-        if let Some(unnamed) = self.unnamed.take() {
+    pub(super) fn write_deferred(&mut self) {
+        if let Some(unnamed) = self.deferred_record.take() {
             self.write(unnamed.record);
         }
     }
@@ -130,26 +136,26 @@ impl Driver {
     /// Writes a record after those before it, on a blocking thread: the disk may be slow.
     fn write(&mut self, record: TransferRecord) {
         let shared = Arc::clone(&self.shared);
-        let earlier = self.recording.take();
-        self.recording = Some(tokio::spawn(async move {
+        let earlier = self.record_task.take();
+        self.record_task = Some(tokio::spawn(async move {
             // Both fail only if the log panicked; the hook has told it.
             if let Some(earlier) = earlier {
                 let _ = earlier.await;
             }
-            let _ = tokio::task::spawn_blocking(move || shared.log.record(&record)).await;
+            let _ = tokio::task::spawn_blocking(move || shared.transfer_log.record(&record)).await;
         }));
     }
 }
 
 /// The path of the whole file, if `path` is a partial name.
-fn whole_name(path: &VPath) -> Option<&[u8]> {
+fn name_without_suffix(path: &VPath) -> Option<&[u8]> {
     let is_suffix_only = path.name() == PARTIAL_SUFFIX;
     let whole = path.as_bytes().strip_suffix(PARTIAL_SUFFIX);
     whole.filter(|_| !is_suffix_only)
 }
 
 /// Whether a name may stand for a longer one.
-fn may_be_hash(path: &[u8]) -> bool {
+fn is_hashed_name(path: &[u8]) -> bool {
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
     let name = &path[start..];
     name.len() == PARTIAL_HASH_DIGITS && name.iter().all(u8::is_ascii_hexdigit)
@@ -164,10 +170,10 @@ fn limiter_name(limiter: Limiter) -> &'static str {
 }
 
 /// Who sized the buffers that the transfer depended on at this end.
-fn sizing_name(direction: Direction, settings: &Settings) -> &'static str {
+fn sizing_name(direction: LoggedTransferKind, settings: &TransferSettings) -> &'static str {
     let pinned = match direction {
-        Direction::Store => settings.options.buffers.receive,
-        Direction::Retrieve | Direction::List => settings.options.buffers.send,
+        LoggedTransferKind::Store => settings.options.buffers.receive,
+        LoggedTransferKind::Retrieve | LoggedTransferKind::List => settings.options.buffers.send,
     };
     match pinned {
         Some(_) => "pinned",
@@ -176,11 +182,11 @@ fn sizing_name(direction: Direction, settings: &Settings) -> &'static str {
 }
 
 /// Code of the transfer's final reply: the first that is not preliminary.
-pub(super) fn final_code(actions: &[Action]) -> u16 {
+pub(super) fn final_code(actions: &[SessionAction]) -> u16 {
     actions
         .iter()
         .find_map(|action| match action {
-            Action::Reply(reply) if !reply.is_preliminary() => Some(reply.code),
+            SessionAction::Reply(reply) if !reply.is_preliminary() => Some(reply.code),
             _ => None,
         })
         .unwrap_or(0)
@@ -192,7 +198,7 @@ pub(super) fn describe(error: &TransferError) -> String {
         TransferError::File(error) => error.text.clone(),
         TransferError::NoConnection(text) | TransferError::Broken(text) => text.clone(),
         TransferError::Aborted => "aborted by the client".to_owned(),
-        TransferError::TakenOver => "another upload took this file over".to_owned(),
+        TransferError::Superseded => "another upload took this file over".to_owned(),
         TransferError::Checksum { computed, expected } => {
             format!("checksum {computed} where {expected} was announced")
         }
@@ -207,14 +213,14 @@ mod tests {
     fn partial_names_tell_the_whole_files_name() {
         let whole = |path: &str| {
             let path = VPath::root().resolve(path.as_bytes()).unwrap();
-            whole_name(&path).map(|whole| String::from_utf8(whole.to_vec()).unwrap())
+            name_without_suffix(&path).map(|whole| String::from_utf8(whole.to_vec()).unwrap())
         };
         assert_eq!(whole("d/f.longhaul-partial").as_deref(), Some("/d/f"));
         assert_eq!(whole("d/f"), None);
         assert_eq!(whole("d/.longhaul-partial"), None);
-        assert!(may_be_hash(b"/d/0123456789abcdef0123456789abcdef"));
-        assert!(!may_be_hash(b"/d/0123456789abcdef0123456789abcde"));
-        assert!(!may_be_hash(b"/0123456789abcdef0123456789abcdef/f"));
+        assert!(is_hashed_name(b"/d/0123456789abcdef0123456789abcdef"));
+        assert!(!is_hashed_name(b"/d/0123456789abcdef0123456789abcde"));
+        assert!(!is_hashed_name(b"/0123456789abcdef0123456789abcdef/f"));
     }
 
     #[test]
@@ -225,7 +231,7 @@ mod tests {
 
     #[test]
     fn long_notes_are_cut_between_characters() {
-        let mut notes = Notes::default();
+        let mut notes = ClientNotes::default();
         notes.set("client", "é".repeat(LONGEST));
         assert_eq!(
             notes.client.as_deref(),

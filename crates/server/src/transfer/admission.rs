@@ -9,27 +9,27 @@ use std::time::Duration;
 use proto::server::{FileError, FileErrorKind, TransferError, TransferRequest};
 use tokio::sync::Notify;
 
-use super::Stop;
-use crate::limits::{FairQueue, Place};
+use super::StopCause;
+use crate::limits::{FairQueue, QueuePermit};
 
 /// A transfer that waits for its place among those that the server runs at once. Dropping it gives
 /// it up.
-pub(crate) struct Admission {
+pub(crate) struct QueuedTransfer {
     request: Option<TransferRequest>,
-    place: Pin<Box<dyn Future<Output = Result<Place, FileError>> + Send>>,
-    stopped: Option<Stop>,
+    place: Pin<Box<dyn Future<Output = Result<QueuePermit, FileError>> + Send>>,
+    stopped: Option<StopCause>,
     stop: Notify,
 }
 
 /// How the wait ended.
-pub(crate) enum Admitted {
+pub(crate) enum AdmissionResult {
     /// It may begin.
-    Begin(Box<TransferRequest>, Place),
+    Granted(Box<TransferRequest>, QueuePermit),
     /// It may not.
     Refused(TransferError),
 }
 
-impl Admission {
+impl QueuedTransfer {
     /// Queues a transfer of the client at `peer`, for at most `patience`.
     pub(crate) fn new(
         request: TransferRequest,
@@ -41,8 +41,8 @@ impl Admission {
         Self {
             request: Some(request),
             place: Box::pin(async move {
-                let place = queue.place_within(peer, patience).await;
-                place.map_err(|none| busy(none.to_string()))
+                let place = queue.acquire_within(peer, patience).await;
+                place.map_err(|none| busy_error(none.to_string()))
             }),
             stopped: None,
             stop: Notify::new(),
@@ -50,36 +50,38 @@ impl Admission {
     }
 
     /// Gives it up. The first cause counts.
-    pub(crate) fn stop(&mut self, cause: Stop) {
+    pub(crate) fn stop(&mut self, cause: StopCause) {
         self.stopped.get_or_insert(cause);
         self.stop.notify_one();
     }
 
     /// Waits for the place. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Admitted {
+    pub(crate) async fn wait(&mut self) -> AdmissionResult {
         let place = tokio::select! {
             biased;
-            () = self.stop.notified() => return Admitted::Refused(self.cause()),
+            () = self.stop.notified() => return AdmissionResult::Refused(self.cause()),
             place = &mut self.place => place,
         };
         match (place, self.request.take()) {
-            (Ok(place), Some(request)) => Admitted::Begin(Box::new(request), place),
-            (Err(error), _) => Admitted::Refused(TransferError::File(error)),
-            (Ok(_), None) => Admitted::Refused(self.cause()),
+            (Ok(place), Some(request)) => AdmissionResult::Granted(Box::new(request), place),
+            (Err(error), _) => AdmissionResult::Refused(TransferError::File(error)),
+            (Ok(_), None) => AdmissionResult::Refused(self.cause()),
         }
     }
 
     fn cause(&self) -> TransferError {
         match self.stopped {
-            Some(Stop::Shutdown) => TransferError::Broken("server is shutting down".to_owned()),
-            Some(Stop::ClientGone) => TransferError::Broken("client is gone".to_owned()),
-            Some(Stop::Abort) | None => TransferError::Aborted,
+            Some(StopCause::Shutdown) => {
+                TransferError::Broken("server is shutting down".to_owned())
+            }
+            Some(StopCause::ClientGone) => TransferError::Broken("client is gone".to_owned()),
+            Some(StopCause::Abort) | None => TransferError::Aborted,
         }
     }
 }
 
 /// A refusal for want of something that comes back.
-fn busy(text: String) -> FileError {
+fn busy_error(text: String) -> FileError {
     FileError {
         kind: FileErrorKind::Busy,
         errno: None,

@@ -14,14 +14,14 @@ pub(super) fn transfer_error(error: &DataError) -> TransferError {
             TransferError::NoConnection(error.to_string())
         }
         // What the client named, or may name, comes first; the administrator is told the rest.
-        DataError::Foreign { .. } => TransferError::NoConnection(format!(
+        DataError::HostNotAllowed { .. } => TransferError::NoConnection(format!(
             "{error}; others need an account that may make third-party transfers (it names the host with \
              SITE DATAPEER), or the server's setting foreign-data-addresses"
         )),
         DataError::Wire { .. }
         | DataError::Stalled { .. }
         | DataError::Block { .. }
-        | DataError::Outside { .. }
+        | DataError::OutOfRange { .. }
         | DataError::Scattered { .. } => TransferError::Broken(error.to_string()),
         DataError::Read { .. }
         | DataError::Write { .. }
@@ -87,7 +87,7 @@ mod tests {
             transfer_error(&DataError::NoPeer { seconds: 9 }),
             TransferError::NoConnection(text) if text.contains("9 s")
         ));
-        let foreign = DataError::Foreign {
+        let foreign = DataError::HostNotAllowed {
             from: [192, 0, 2, 8].into(),
             seconds: 9,
         };

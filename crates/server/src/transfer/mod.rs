@@ -5,18 +5,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use data::channel::Channel;
-use data::job::{Control, Settings};
-use proto::pace::Pace;
+use data::channel::SessionDataChannel;
+use data::job::{TransferControl, TransferSettings};
+use proto::message_rate::MessageRateLimiter;
 use proto::path::VPath;
-use proto::server::{FileError, Progress, TransferDone, TransferError};
-use proto::sizing::{self, Sizing};
+use proto::server::{CompletedTransfer, FileError, TransferError, TransferProgress};
+use proto::sizing::{self, BufferSizing};
 use proto::stripes::StripeAddresses;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tune::Evidence;
 
-use crate::transfer_log::Direction;
+use crate::transfer_log::LoggedTransferKind;
 
 mod admission;
 mod error;
@@ -24,9 +24,9 @@ mod limiter;
 mod order;
 mod worker;
 
-pub(crate) use admission::{Admission, Admitted};
+pub(crate) use admission::{AdmissionResult, QueuedTransfer};
 pub(crate) use error::file_error;
-pub(crate) use limiter::Limits;
+pub(crate) use limiter::LimiterSummary;
 pub(crate) use order::{DataAddresses, LocalHandles, TransferOrder, TransferTerms};
 
 /// How often a session looks at what its transfer has moved. Markers are due in whole seconds.
@@ -37,7 +37,7 @@ const EVENTS: usize = 4;
 
 /// Reports of a worker.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum WorkerEvent {
     /// Delayed passive: where it listens. After an error nothing follows.
     Listening(Result<StripeAddresses, FileError>),
     /// The file is open.
@@ -48,35 +48,35 @@ pub(crate) enum Event {
         unique_name: Option<VPath>,
     },
     /// The end. Nothing follows.
-    Ended(Box<Ended>),
+    Ended(Box<FinishedTransfer>),
 }
 
 /// A transfer that ended, and what it leaves.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct FinishedTransfer {
     /// For the state machine.
-    pub(crate) result: Result<TransferDone, TransferError>,
+    pub(crate) result: Result<CompletedTransfer, TransferError>,
     /// Progress by then.
-    pub(crate) last: Progress,
+    pub(crate) last: TransferProgress,
     /// The data channel, for the next transfer.
-    pub(crate) channel: Option<Channel>,
+    pub(crate) channel: Option<SessionDataChannel>,
     /// For the log.
-    pub(crate) summary: Summary,
+    pub(crate) summary: TransferSummary,
 }
 
 /// Facts about a transfer for the log, as far as the worker knows them.
 #[derive(Debug, Clone)]
-pub(crate) struct Summary {
+pub(crate) struct TransferSummary {
     /// When it began.
     pub(crate) start: SystemTime,
     /// How long it took.
     pub(crate) elapsed: Duration,
     /// Which way.
-    pub(crate) direction: Direction,
+    pub(crate) direction: LoggedTransferKind,
     /// The file inside the session's root.
     pub(crate) path: VPath,
     /// As requested.
-    pub(crate) settings: Settings,
+    pub(crate) settings: TransferSettings,
     /// Evidence of the path from this end, also of a transfer that failed.
     pub(crate) evidence: Evidence,
     /// Hosts at the other ends of the data connections.
@@ -84,14 +84,14 @@ pub(crate) struct Summary {
     /// Why buffers were last sized as they were, or left alone on purpose.
     pub(crate) decision: Option<String>,
     /// Limits of the transfer.
-    pub(crate) limits: Limits,
+    pub(crate) limiter: LimiterSummary,
     /// Checksum of the whole file, if known.
     pub(crate) digest: Option<String>,
 }
 
 /// Why a session stops its transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopCause {
     /// ABOR.
     Abort,
     /// The control connection is gone.
@@ -102,43 +102,43 @@ pub(crate) enum Stop {
 
 /// The session's hold on a running transfer. Dropping it stops the transfer.
 #[derive(Debug)]
-pub(crate) struct Running {
-    control: Arc<Control>,
-    events: mpsc::Receiver<Event>,
+pub(crate) struct TransferHandle {
+    control: Arc<TransferControl>,
+    events: mpsc::Receiver<WorkerEvent>,
     /// The newest size of a receiver's buffers, bytes.
     resized: watch::Receiver<u64>,
     /// Of sizes that the client tells; time counts from `begun`.
-    pace: Pace,
+    pace: MessageRateLimiter,
     begun: Instant,
     tick: Interval,
-    stopped: Option<Stop>,
+    stopped: Option<StopCause>,
     opened: bool,
 }
 
 /// The next thing that a session sees of its transfer.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub(crate) enum TransferUpdate {
     /// The worker reports.
-    Event(Event),
+    Event(WorkerEvent),
     /// It is time to look at the progress.
-    Tick(Progress),
+    Tick(TransferProgress),
     /// This end, receiving, has buffers of this size now, bytes: the sender must be told.
     Resized(u64),
     /// The worker died without a report (a defect; it was logged by the panic hook).
-    Lost,
+    WorkerLost,
 }
 
-impl Running {
+impl TransferHandle {
     /// Starts the worker.
     ///
     /// # Errors
     /// The system refuses another thread; the session's channel is lost.
     pub(crate) fn start(order: TransferOrder, handles: LocalHandles) -> io::Result<Self> {
-        let control = Arc::new(Control::new());
+        let control = Arc::new(TransferControl::new());
         let (reports, events) = mpsc::channel(EVENTS);
         // Whoever sizes buffers is not to wait for the session, and only the newest size counts.
         let (size, resized) = watch::channel(0);
-        if order.request.buffers.sizing == Sizing::Drs1 {
+        if order.request.buffers.sizing == BufferSizing::Drs1 {
             control.on_resize(move |bytes| {
                 size.send_replace(bytes);
             });
@@ -154,7 +154,7 @@ impl Running {
             control,
             events,
             resized,
-            pace: sizing::told_pace(),
+            pace: sizing::announced_size_limiter(),
             begun: Instant::now(),
             tick,
             stopped: None,
@@ -163,58 +163,58 @@ impl Running {
     }
 
     /// Waits for the next event or tick. Cancel-safe. The first tick comes right after
-    /// [`Event::Opened`], before any data is awaited.
-    pub(crate) async fn next(&mut self) -> Seen {
+    /// [`WorkerEvent::OpenedTransfer`], before any data is awaited.
+    pub(crate) async fn next_update(&mut self) -> TransferUpdate {
         tokio::select! {
             biased;
             event = self.events.recv() => match event {
                 Some(event) => {
-                    self.opened |= matches!(event, Event::Opened { .. });
-                    Seen::Event(self.name_the_cause(event))
+                    self.opened |= matches!(event, WorkerEvent::Opened { .. });
+                    TransferUpdate::Event(self.with_stop_cause(event))
                 }
-                None => Seen::Lost,
+                None => TransferUpdate::WorkerLost,
             },
             Ok(()) = self.resized.changed(), if self.opened => {
-                Seen::Resized(*self.resized.borrow_and_update())
+                TransferUpdate::Resized(*self.resized.borrow_and_update())
             }
-            _ = self.tick.tick(), if self.opened => Seen::Tick(progress(&self.control)),
+            _ = self.tick.tick(), if self.opened => TransferUpdate::Tick(progress(&self.control)),
         }
     }
 
     /// The peer's receiver has buffers of this size now, bytes. Each wakes the thread that sizes
     /// buffers, so that those of a flood are dropped.
     pub(crate) fn follow_buffer(&mut self, bytes: u64) {
-        if self.pace.take(self.begun.elapsed()) {
-            self.control.follow(bytes);
+        if self.pace.try_take(self.begun.elapsed()) {
+            self.control.follow_peer_size(bytes);
         }
     }
 
-    /// Stops the transfer; [`Event::Ended`] follows soon. The first cause counts.
-    pub(crate) fn stop(&mut self, cause: Stop) {
+    /// Stops the transfer; [`WorkerEvent::FinishedTransfer`] follows soon. The first cause counts.
+    pub(crate) fn stop(&mut self, cause: StopCause) {
         self.stopped.get_or_insert(cause);
         self.control.cancel();
     }
 
     /// The worker knows only that it was cancelled; 226 for ABOR must follow only an ABOR.
-    fn name_the_cause(&self, mut event: Event) -> Event {
-        if let Event::Ended(ended) = &mut event
+    fn with_stop_cause(&self, mut event: WorkerEvent) -> WorkerEvent {
+        if let WorkerEvent::Ended(ended) = &mut event
             && matches!(ended.result, Err(TransferError::Aborted))
         {
             match self.stopped {
-                Some(Stop::Shutdown) => {
+                Some(StopCause::Shutdown) => {
                     ended.result = Err(TransferError::Broken("server is shutting down".to_owned()));
                 }
-                Some(Stop::ClientGone) => {
+                Some(StopCause::ClientGone) => {
                     ended.result = Err(TransferError::Broken("client is gone".to_owned()));
                 }
-                Some(Stop::Abort) | None => {}
+                Some(StopCause::Abort) | None => {}
             }
         }
         event
     }
 }
 
-impl Drop for Running {
+impl Drop for TransferHandle {
     fn drop(&mut self) {
         self.control.cancel();
     }
@@ -228,8 +228,8 @@ pub(crate) fn seconds_since_1970() -> f64 {
 }
 
 /// Progress of a transfer by now.
-fn progress(control: &Control) -> Progress {
-    Progress {
+fn progress(control: &TransferControl) -> TransferProgress {
+    TransferProgress {
         now: seconds_since_1970(),
         bytes: control.bytes(),
         stored: control.safe(),

@@ -3,52 +3,55 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use data::channel::Channel;
-use data::job::{Control, Report, Settings};
+use data::channel::SessionDataChannel;
+use data::job::{TransferControl, TransferReport, TransferSettings};
 use data::{recv, send};
-use proto::command::Type;
+use proto::command::DataType;
 use proto::path::VPath;
-use proto::server::{TransferDone, TransferError, TransferKind, TransferRequest};
+use proto::server::{CompletedTransfer, TransferError, TransferKind, TransferRequest};
 use tokio::sync::mpsc;
 use tune::Evidence;
 
 use super::error::transfer_error;
-use super::{Ended, Event, Limits, LocalHandles, Summary, TransferOrder, progress};
-use crate::files::{Opened, Storer, Storing, transfer_failure};
-use crate::transfer_log::Direction;
+use super::{
+    FinishedTransfer, LimiterSummary, LocalHandles, TransferOrder, TransferSummary, WorkerEvent,
+    progress,
+};
+use crate::files::{OpenedStore, OpenedTransfer, UploadClient, transfer_error_of_file};
+use crate::transfer_log::LoggedTransferKind;
 
 /// Carries out an order and reports. A session that is gone takes no reports: it has cancelled.
 pub(super) fn run(
     order: TransferOrder,
     handles: LocalHandles,
-    control: &Arc<Control>,
-    reports: &mpsc::Sender<Event>,
+    control: &Arc<TransferControl>,
+    reports: &mpsc::Sender<WorkerEvent>,
 ) {
     let LocalHandles {
         files,
-        line,
+        control_socket: line,
         channel,
-        streams,
+        stream_budget: streams,
         rate,
         drs,
-        place: _place,
+        permit: _place,
     } = handles;
-    let mut summary = Summary::of(&order.request, order.settings(rate, drs));
+    let mut summary = TransferSummary::of(&order.request, order.settings(rate, drs));
     let begun = Instant::now();
     let (channel, delayed) = match order.connections.listen(streams) {
         Ok(None) => (channel, None),
         Ok(Some((channel, addresses))) => (Some(channel), addresses),
-        Err(error) => return report(reports, Event::Listening(Err(error))),
+        Err(error) => return report(reports, WorkerEvent::Listening(Err(error))),
     };
     let TransferOrder {
         request, uploader, ..
     } = order;
-    let storer = Storer {
+    let storer = UploadClient {
         uploader,
-        line,
+        control_socket: line,
         control: Arc::clone(control),
     };
-    let mut transfer = Transfer {
+    let mut transfer = TransferWorker {
         control,
         reports,
         summary: &mut summary,
@@ -57,93 +60,97 @@ pub(super) fn run(
     // The channel comes first: a STOR that has none does not touch the file it names.
     let result = transfer
         .check_channel()
-        .and_then(|()| files.open(&request, &storer).map_err(transfer_failure))
+        .and_then(|()| {
+            files
+                .open(&request, &storer)
+                .map_err(transfer_error_of_file)
+        })
         .and_then(|opened| {
             if let Some(addresses) = delayed {
-                report(reports, Event::Listening(Ok(addresses)));
+                report(reports, WorkerEvent::Listening(Ok(addresses)));
             }
             transfer.carry_out(opened)
         })
-        .map_err(|error| unless_gone(error, &storer));
+        .map_err(|error| or_client_gone(error, &storer));
     let channel = transfer.channel;
     summary.elapsed = begun.elapsed();
     summary.evidence = control.evidence();
-    summary.decision = log_decisions(control);
+    summary.decision = log_buffer_decisions(control);
     log_stream_decisions(control);
     summary.peers = control.peers();
     let last = progress(control);
-    let ended = Ended {
-        result: result.map(|()| TransferDone {
+    let ended = FinishedTransfer {
+        result: result.map(|()| CompletedTransfer {
             progress: last.clone(),
-            said: std::mem::take(&mut summary.limits.said),
+            remarks: std::mem::take(&mut summary.limiter.client_remark),
         }),
         last,
         channel,
         summary,
     };
-    report(reports, Event::Ended(Box::new(ended)));
+    report(reports, WorkerEvent::Ended(Box::new(ended)));
 }
 
 /// Nobody aborted what a client left behind.
-fn unless_gone(error: TransferError, storer: &Storer) -> TransferError {
+fn or_client_gone(error: TransferError, storer: &UploadClient) -> TransferError {
     match error {
-        TransferError::Aborted if storer.line.has_ended() => {
+        TransferError::Aborted if storer.control_socket.peer_has_closed() => {
             TransferError::Broken("client is gone".to_owned())
         }
         other => other,
     }
 }
 
-struct Transfer<'a> {
-    control: &'a Arc<Control>,
-    reports: &'a mpsc::Sender<Event>,
-    summary: &'a mut Summary,
-    channel: Option<Channel>,
+struct TransferWorker<'a> {
+    control: &'a Arc<TransferControl>,
+    reports: &'a mpsc::Sender<WorkerEvent>,
+    summary: &'a mut TransferSummary,
+    channel: Option<SessionDataChannel>,
 }
 
-impl Transfer<'_> {
+impl TransferWorker<'_> {
     fn check_channel(&self) -> Result<(), TransferError> {
         match &self.channel {
-            Some(channel) if channel.usable() => Ok(()),
+            Some(channel) if channel.is_usable() => Ok(()),
             _ => Err(TransferError::NoConnection(
                 "no data connection: send PASV, EPSV, PORT or EPRT first".to_owned(),
             )),
         }
     }
 
-    fn carry_out(&mut self, opened: Opened) -> Result<(), TransferError> {
+    fn carry_out(&mut self, opened: OpenedTransfer) -> Result<(), TransferError> {
         match opened {
-            Opened::Send(sending) => {
+            OpenedTransfer::Send(sending) => {
                 self.summary.path = sending.path;
                 self.announce(true, None);
                 let report = self.with_channel(|channel, settings, control| {
                     send::run(channel, &sending.source, &sending.plan, settings, control)
                 })?;
-                self.summary.limits = Limits::of(&report);
+                self.summary.limiter = LimiterSummary::of(&report);
                 Ok(())
             }
-            Opened::Receive(storing) => self.store(storing),
+            OpenedTransfer::Receive(storing) => self.store(storing),
         }
     }
 
-    fn store(&mut self, storing: Storing) -> Result<(), TransferError> {
+    fn store(&mut self, storing: OpenedStore) -> Result<(), TransferError> {
         self.summary.path = storing.path.clone();
-        self.summary.settings.sum = storing.sum;
-        let unique_name = storing.unique.then(|| storing.path.clone());
+        self.summary.settings.checksum = storing.checksum_algorithm;
+        let unique_name = storing.has_unique_name.then(|| storing.path.clone());
         self.announce(false, unique_name);
         let upload = Arc::clone(storing.upload());
         self.receive(storing).map_err(|error| match error {
-            TransferError::Aborted if upload.was_taken_over() => TransferError::TakenOver,
+            TransferError::Aborted if upload.was_taken_over() => TransferError::Superseded,
             other => other,
         })
     }
 
-    fn receive(&mut self, storing: Storing) -> Result<(), TransferError> {
+    fn receive(&mut self, storing: OpenedStore) -> Result<(), TransferError> {
         let report = self.with_channel(|channel, settings, control| {
             recv::run(channel, &storing.sink, &storing.plan, settings, control)
         })?;
-        self.summary.limits = Limits::of(&report);
-        let go_on = &mut |_| !self.control.cancelled();
+        self.summary.limiter = LimiterSummary::of(&report);
+        let go_on = &mut |_| !self.control.is_cancelled();
         // A good end has forced everything to disk that was to be.
         self.summary.digest = self.control.checkpoint(|| storing.finish(&report, go_on))?;
         Ok(())
@@ -153,7 +160,7 @@ impl Transfer<'_> {
         let reused = self.channel.as_ref().is_some_and(|c| c.has_cached(sending));
         report(
             self.reports,
-            Event::Opened {
+            WorkerEvent::Opened {
                 reused,
                 unique_name,
             },
@@ -163,27 +170,27 @@ impl Transfer<'_> {
     fn with_channel(
         &mut self,
         run: impl FnOnce(
-            &mut Channel,
-            &Settings,
-            &Arc<Control>,
-        ) -> Result<Report, data::error::DataError>,
-    ) -> Result<Report, TransferError> {
+            &mut SessionDataChannel,
+            &TransferSettings,
+            &Arc<TransferControl>,
+        ) -> Result<TransferReport, data::error::DataError>,
+    ) -> Result<TransferReport, TransferError> {
         let Some(channel) = &mut self.channel else {
-            return self.check_channel().map(|()| Report::default());
+            return self.check_channel().map(|()| TransferReport::default());
         };
         run(channel, &self.summary.settings, self.control).map_err(|error| transfer_error(&error))
     }
 }
 
-impl Summary {
-    fn of(request: &TransferRequest, mut settings: Settings) -> Self {
-        let (direction, path) = match &request.what {
-            TransferKind::Retrieve { path, .. } => (Direction::Retrieve, path),
-            TransferKind::Store { path, .. } => (Direction::Store, path),
+impl TransferSummary {
+    fn of(request: &TransferRequest, mut settings: TransferSettings) -> Self {
+        let (direction, path) = match &request.kind {
+            TransferKind::Retrieve { path, .. } => (LoggedTransferKind::Retrieve, path),
+            TransferKind::Store { path, .. } => (LoggedTransferKind::Store, path),
             TransferKind::List(list) => {
                 // Listings are written with CR LF already; translated they would end CR CR LF.
-                settings.type_ = Type::Image;
-                (Direction::List, &list.path)
+                settings.type_ = DataType::Image;
+                (LoggedTransferKind::List, &list.path)
             }
         };
         Self {
@@ -195,21 +202,21 @@ impl Summary {
             evidence: Evidence::default(),
             peers: Vec::new(),
             decision: None,
-            limits: Limits::default(),
+            limiter: LimiterSummary::default(),
             digest: None,
         }
     }
 }
 
 /// Tells what was decided about buffers, and gives the last reason.
-fn log_decisions(control: &Control) -> Option<String> {
-    let decisions = control.decisions();
+fn log_buffer_decisions(control: &TransferControl) -> Option<String> {
+    let decisions = control.take_decisions();
     for decision in &decisions {
         tracing::debug!(
             stream = decision.stream,
             seconds = decision.at.as_secs_f64(),
             limiter = decision.limiter.name(),
-            change = ?decision.change,
+            change = ?decision.setting,
             reason = %decision.reason,
             "buffer decision"
         );
@@ -218,19 +225,19 @@ fn log_decisions(control: &Control) -> Option<String> {
 }
 
 /// Tells what was decided about the streams that were sent over.
-fn log_stream_decisions(control: &Control) {
-    for decision in control.stream_decisions() {
+fn log_stream_decisions(control: &TransferControl) {
+    for decision in control.take_stream_decisions() {
         tracing::debug!(
             seconds = decision.at.as_secs_f64(),
             limiter = decision.limiter.name(),
-            step = ?decision.step,
+            step = ?decision.setting,
             reason = %decision.reason,
             "stream decision"
         );
     }
 }
 
-fn report(reports: &mpsc::Sender<Event>, event: Event) {
+fn report(reports: &mpsc::Sender<WorkerEvent>, event: WorkerEvent) {
     // Fails only when the session is gone; then nobody needs to know.
     let _ = reports.blocking_send(event);
 }

@@ -10,11 +10,11 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LogFileState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LogFileState {
     file: File,
     /// The last append failed and was reported.
     failing: bool,
@@ -24,7 +24,7 @@ impl LogFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            state: Mutex::new(State {
+            state: Mutex::new(LogFileState {
                 file: open_append(path)?,
                 failing: false,
             }),
@@ -34,7 +34,7 @@ impl LogFile {
     /// Appends one line, its end included, in one write: lines of several processes do not mix.
     pub(super) fn append(&self, line: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_elsewhere(&state.file, &self.path) {
+        if was_replaced(&state.file, &self.path) {
             // Where the new file cannot be opened (privileges were given up), the old one is
             // better than none.
             if let Ok(file) = open_append(&self.path) {
@@ -58,7 +58,7 @@ fn open_append(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn is_elsewhere(file: &File, path: &Path) -> bool {
+fn was_replaced(file: &File, path: &Path) -> bool {
     let inode = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
     path.metadata().ok().map(inode) != file.metadata().ok().map(inode)
 }

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
-use proto::printable::is_unfit;
+use proto::printable::needs_escape;
 
-use super::{Direction, TransferRecord};
+use super::{LoggedTransferKind, TransferRecord};
 
 /// The line with its end: blank-separated `NAME=value` in the order of the original.
 pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
@@ -34,9 +34,9 @@ pub(super) fn line(record: &TransferRecord, host: &str) -> Vec<u8> {
         record.streams_used(),
         peers.join(","),
         match record.direction {
-            Direction::Retrieve => "RETR",
-            Direction::Store => "STOR",
-            Direction::List => "LIST",
+            LoggedTransferKind::Retrieve => "RETR",
+            LoggedTransferKind::Store => "STOR",
+            LoggedTransferKind::List => "LIST",
         },
         record.code,
         word(task.as_bytes()),
@@ -70,7 +70,7 @@ fn word(bytes: &[u8]) -> String {
 fn escape(line: &mut String, bytes: &[u8], also: &str) {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if is_unfit(c) || matches!(c, '"' | '\\' | '=') || also.contains(c) {
+            if needs_escape(c) || matches!(c, '"' | '\\' | '=') || also.contains(c) {
                 let mut buffer = [0; 4];
                 c.encode_utf8(&mut buffer)
                     .bytes()

@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use proto::printable::printable_json;
 use serde::Serialize;
 
-use super::{Direction, Mode, TransferRecord};
+use super::{LoggedTransferKind, TransferMode, TransferRecord};
 
 /// The object's fields. What is unknown is null, never left out.
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonRecord<'a> {
     /// RFC 3339, UTC, microseconds.
     start: String,
     end: String,
@@ -41,7 +41,7 @@ struct Line<'a> {
     decision: Option<&'a str>,
     limiter: Option<&'static str>,
     congestion: Option<&'a str>,
-    checksum: Option<Checksum<'a>>,
+    checksum: Option<JsonChecksum<'a>>,
     code: u16,
     result: &'static str,
     error: Option<&'a str>,
@@ -50,7 +50,7 @@ struct Line<'a> {
 }
 
 #[derive(Serialize)]
-struct Checksum<'a> {
+struct JsonChecksum<'a> {
     algorithm: &'static str,
     hex: &'a str,
 }
@@ -60,15 +60,15 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
     let path = String::from_utf8_lossy(&record.path).into_owned();
     let exact = std::str::from_utf8(&record.path).is_ok();
     let evidence = &record.evidence;
-    let line = Line {
+    let line = JsonRecord {
         start: time(record.start),
         end: time(record.start + record.elapsed),
         seconds: record.elapsed.as_secs_f64(),
         bytes: evidence.bytes,
         direction: match record.direction {
-            Direction::Retrieve => "retrieve",
-            Direction::Store => "store",
-            Direction::List => "list",
+            LoggedTransferKind::Retrieve => "retrieve",
+            LoggedTransferKind::Store => "store",
+            LoggedTransferKind::List => "list",
         },
         user: &record.user,
         client: record.client,
@@ -85,23 +85,26 @@ pub(super) fn line(record: &TransferRecord) -> serde_json::Result<Vec<u8>> {
             .as_deref()
             .map(|path| String::from_utf8_lossy(path).into_owned()),
         mode: match record.mode {
-            Mode::Stream => "S",
-            Mode::Extended => "E",
+            TransferMode::Stream => "S",
+            TransferMode::Extended => "E",
         },
         streams: record.streams_used(),
         block: record.block,
         buffer: evidence.buffer_bytes,
         sizing: record.sizing,
-        memory_bytes: (evidence.memory_bytes > 0).then_some(evidence.memory_bytes),
+        memory_bytes: (evidence.socket_memory_bytes > 0).then_some(evidence.socket_memory_bytes),
         min_rtt_us: known_micros(evidence.min_rtt),
         retransmits: evidence.retransmits,
         decision: record.decision.as_deref(),
         limiter: record.limiter,
         congestion: record.congestion.as_deref(),
-        checksum: record.checksum.as_ref().map(|(algorithm, hex)| Checksum {
-            algorithm: algorithm.name(),
-            hex,
-        }),
+        checksum: record
+            .checksum
+            .as_ref()
+            .map(|(algorithm, hex)| JsonChecksum {
+                algorithm: algorithm.name(),
+                hex,
+            }),
         code: record.code,
         result: if record.error.is_none() {
             "ok"

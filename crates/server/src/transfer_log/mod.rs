@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use proto::checksum::Algorithm;
-use proto::command::Mode;
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::TransferMode;
 use tune::Evidence;
 
 mod file;
@@ -20,7 +20,7 @@ use file::LogFile;
 
 /// Which way a transfer went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum LoggedTransferKind {
     /// The server sent a file.
     Retrieve,
     /// The server received a file.
@@ -37,7 +37,7 @@ pub struct TransferRecord {
     /// How long it took.
     pub elapsed: Duration,
     /// Which way.
-    pub direction: Direction,
+    pub direction: LoggedTransferKind,
     /// Who.
     pub user: String,
     /// From where the session came.
@@ -51,7 +51,7 @@ pub struct TransferRecord {
     /// The session's root on the host.
     pub root: PathBuf,
     /// MODE.
-    pub mode: Mode,
+    pub mode: TransferMode,
     /// Data connections asked for.
     pub streams: u32,
     /// MODE E block, bytes.
@@ -69,7 +69,7 @@ pub struct TransferRecord {
     /// received.
     pub congestion: Option<String>,
     /// Checksum of the whole file, if known.
-    pub checksum: Option<(Algorithm, String)>,
+    pub checksum: Option<(ChecksumAlgorithm, String)>,
     /// Code of the final reply.
     pub code: u16,
     /// Why it failed; `None`: it did not.

@@ -8,29 +8,29 @@ fn record() -> TransferRecord {
     TransferRecord {
         start: SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_172_625_195_241),
         elapsed: Duration::from_micros(1181),
-        direction: Direction::Retrieve,
+        direction: LoggedTransferKind::Retrieve,
         user: "ann".to_owned(),
         client: "127.0.0.1:4711".parse().unwrap(),
         data_peers: vec!["127.0.0.1".parse().unwrap()],
         path: b"/gz/f q.dat".to_vec(),
         stored_as: None,
         root: "/srv".into(),
-        mode: Mode::Extended,
+        mode: TransferMode::Extended,
         streams: 4,
         block: 262_144,
         evidence: Evidence {
             bytes: 1_000_000,
             buffer_bytes: 131_072,
-            memory_bytes: 65_536,
+            socket_memory_bytes: 65_536,
             min_rtt: Duration::from_micros(31),
             retransmits: 2,
-            ..Evidence::of(Role::Sender)
+            ..Evidence::for_role(Role::Sender)
         },
         sizing: "auto",
         decision: Some("the receiver's buffer has this size".to_owned()),
         limiter: Some("receive window"),
         congestion: Some("bbr".to_owned()),
-        checksum: Some((Algorithm::Adler32, "00000001".to_owned())),
+        checksum: Some((ChecksumAlgorithm::Adler32, "00000001".to_owned())),
         code: 226,
         error: None,
         task: None,
@@ -114,7 +114,7 @@ fn separators_and_marks_of_direction_are_escaped_in_both_logs() {
     let classic = String::from_utf8(ftp_info::line(&record, "vm")).unwrap();
     for line in [&json, &classic] {
         let shown = line.strip_suffix('\n').unwrap();
-        assert!(!shown.contains(proto::printable::is_unfit), "{shown:?}");
+        assert!(!shown.contains(proto::printable::needs_escape), "{shown:?}");
     }
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["path"], name, "the same to whoever reads it");
@@ -140,7 +140,7 @@ fn json_keeps_raw_names() {
 #[test]
 fn both_forms_tell_the_partial_name_beside_the_whole_files() {
     let mut record = record();
-    record.direction = Direction::Store;
+    record.direction = LoggedTransferKind::Store;
     record.stored_as = Some(b"/gz/f q.dat.longhaul-partial".to_vec());
     let line = json::line(&record).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&line).unwrap();

@@ -3,20 +3,20 @@
 use std::io;
 use std::path::Path;
 
-use super::file::{Replacement, UsersError, read};
-use super::line::{Record, is_of, records};
-use super::{Account, hash_password};
+use super::file::{UsersError, UsersFileReplacement, read_users_file};
+use super::line::{UserRecord, is_record_of, parse_records};
+use super::{UserAccount, hash_password};
 
 /// Adds an account, or replaces the one of that name; returns whether it replaced. A file that
 /// is not there is made, mode 0600. Other lines stay as they are.
-pub fn add(path: &Path, account: &Account, password: &[u8]) -> Result<bool, UsersError> {
-    let line = Record {
+pub fn add(path: &Path, account: &UserAccount, password: &[u8]) -> Result<bool, UsersError> {
+    let line = UserRecord {
         account: account.clone(),
         hash: hash_password(password)?,
     }
     .format()?;
-    let replacement = Replacement::begin(path)?;
-    let old = match read(path) {
+    let replacement = UsersFileReplacement::begin(path)?;
+    let old = match read_users_file(path) {
         Err(UsersError::Read { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
             String::new()
         }
@@ -25,7 +25,7 @@ pub fn add(path: &Path, account: &Account, password: &[u8]) -> Result<bool, User
     let mut text = Vec::with_capacity(old.len() + line.len() + 1);
     let mut replaced = false;
     for kept in old.lines() {
-        if is_of(kept, &account.name) {
+        if is_record_of(kept, &account.name) {
             replaced = true;
             continue;
         }
@@ -34,15 +34,18 @@ pub fn add(path: &Path, account: &Account, password: &[u8]) -> Result<bool, User
     }
     text.extend_from_slice(&line);
     text.push(b'\n');
-    replacement.place(&text)?;
+    replacement.commit(&text)?;
     Ok(replaced)
 }
 
 /// Removes an account; returns whether there was one.
 pub fn remove(path: &Path, name: &str) -> Result<bool, UsersError> {
-    let replacement = Replacement::begin(path)?;
-    let (old, _) = read(path)?;
-    let kept: Vec<&str> = old.lines().filter(|line| !is_of(line, name)).collect();
+    let replacement = UsersFileReplacement::begin(path)?;
+    let (old, _) = read_users_file(path)?;
+    let kept: Vec<&str> = old
+        .lines()
+        .filter(|line| !is_record_of(line, name))
+        .collect();
     if kept.len() == old.lines().count() {
         return Ok(false);
     }
@@ -50,14 +53,14 @@ pub fn remove(path: &Path, name: &str) -> Result<bool, UsersError> {
     if !text.is_empty() {
         text.push('\n');
     }
-    replacement.place(text.as_bytes())?;
+    replacement.commit(text.as_bytes())?;
     Ok(true)
 }
 
 /// The accounts, in the order of the file.
-pub fn list(path: &Path) -> Result<Vec<Account>, UsersError> {
-    let (text, _) = read(path)?;
-    records(&text)
+pub fn list(path: &Path) -> Result<Vec<UserAccount>, UsersError> {
+    let (text, _) = read_users_file(path)?;
+    parse_records(&text)
         .map(|(line, record)| {
             record
                 .map(|record| record.account)

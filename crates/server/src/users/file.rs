@@ -75,13 +75,13 @@ pub enum UsersError {
 
 /// Which state of a file was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct UsersFileVersion {
     inode: (u64, u64),
     size: u64,
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl UsersFileVersion {
     /// The file as it is now.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self::from_metadata(&path.metadata()?))
@@ -97,7 +97,7 @@ impl Stamp {
 }
 
 /// Reads a file that only its owner may read or write.
-pub(super) fn read(path: &Path) -> Result<(String, Stamp), UsersError> {
+pub(super) fn read_users_file(path: &Path) -> Result<(String, UsersFileVersion), UsersError> {
     let failed = |cause| UsersError::Read {
         path: path.to_owned(),
         cause,
@@ -119,20 +119,20 @@ pub(super) fn read(path: &Path) -> Result<(String, Stamp), UsersError> {
     file.take(MAX_FILE)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    Ok((text, Stamp::from_metadata(&meta)))
+    Ok((text, UsersFileVersion::from_metadata(&meta)))
 }
 
 /// A file's replacement in the making, `FILE.new`, which keeps other changes out until it is put
 /// in place or dropped.
 #[derive(Debug)]
-pub(super) struct Replacement {
+pub(super) struct UsersFileReplacement {
     path: PathBuf,
     new: PathBuf,
     file: File,
     placed: bool,
 }
 
-impl Replacement {
+impl UsersFileReplacement {
     /// Begins a change of `path`.
     pub(super) fn begin(path: &Path) -> Result<Self, UsersError> {
         let mut new = path.as_os_str().to_owned();
@@ -161,7 +161,7 @@ impl Replacement {
     }
 
     /// Puts `text` in the file's place: after a crash there is the old or the new file, whole.
-    pub(super) fn place(mut self, text: &[u8]) -> Result<(), UsersError> {
+    pub(super) fn commit(mut self, text: &[u8]) -> Result<(), UsersError> {
         self.write(text).map_err(|cause| UsersError::Write {
             path: self.path.clone(),
             cause,
@@ -195,7 +195,7 @@ impl Replacement {
     }
 }
 
-impl Drop for Replacement {
+impl Drop for UsersFileReplacement {
     fn drop(&mut self) {
         if !self.placed {
             let _ = std::fs::remove_file(&self.new);

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 use argon2::password_hash::phc::PasswordHash;
 use proto::path::VPath;
-use proto::server::Rights;
+use proto::server::AccountRights;
 
-use super::Account;
+use super::UserAccount;
 
 /// Longest user name, bytes.
 const MAX_NAME: usize = 64;
 
 /// An account with its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) account: Account,
+pub(super) struct UserRecord {
+    pub(super) account: UserAccount,
     pub(super) hash: String,
 }
 
@@ -43,27 +43,29 @@ pub enum LineError {
     Root,
     /// Two lines for one name.
     #[error("the user name appears twice")]
-    Twice,
+    DuplicateName,
 }
 
 /// The accounts in a file's text with their line numbers, from 1.
-pub(super) fn records(text: &str) -> impl Iterator<Item = (usize, Result<Record, LineError>)> {
+pub(super) fn parse_records(
+    text: &str,
+) -> impl Iterator<Item = (usize, Result<UserRecord, LineError>)> {
     (1..)
         .zip(text.lines())
-        .filter(|(_, line)| !is_remark(line))
-        .map(|(number, line)| (number, Record::parse(line)))
+        .filter(|(_, line)| !is_comment(line))
+        .map(|(number, line)| (number, UserRecord::parse(line)))
 }
 
 /// Whether a line is the account `name`'s.
-pub(super) fn is_of(line: &str, name: &str) -> bool {
-    !is_remark(line) && line.split(':').next() == Some(name)
+pub(super) fn is_record_of(line: &str, name: &str) -> bool {
+    !is_comment(line) && line.split(':').next() == Some(name)
 }
 
-fn is_remark(line: &str) -> bool {
+fn is_comment(line: &str) -> bool {
     line.trim().is_empty() || line.starts_with('#')
 }
 
-impl Record {
+impl UserRecord {
     fn parse(line: &str) -> Result<Self, LineError> {
         let mut fields = line.splitn(5, ':');
         let mut field = || fields.next().ok_or(LineError::Fields);
@@ -74,7 +76,7 @@ impl Record {
             return Err(LineError::Hash);
         }
         let record = Self {
-            account: Account {
+            account: UserAccount {
                 name: name.to_owned(),
                 root: (!root.is_empty()).then(|| PathBuf::from(root)),
                 rights: parse_rights(rights)?,
@@ -89,7 +91,7 @@ impl Record {
     /// The line, without its end; an error if reading it would not give the same account.
     pub(super) fn format(&self) -> Result<Vec<u8>, LineError> {
         self.check()?;
-        let Account {
+        let UserAccount {
             name,
             root,
             rights,
@@ -109,10 +111,10 @@ impl Record {
     }
 
     fn check(&self) -> Result<(), LineError> {
-        let Account {
+        let UserAccount {
             name, root, home, ..
         } = &self.account;
-        if !is_name(name) {
+        if !is_valid_name(name) {
             return Err(LineError::Name);
         }
         let home = std::str::from_utf8(home.as_bytes()).map_err(|_| LineError::Home)?;
@@ -131,7 +133,7 @@ impl Record {
 }
 
 /// Names that mean nothing to a shell, a path or a log line.
-fn is_name(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len())
         && !name.starts_with(['-', '.'])
         && name
@@ -139,11 +141,11 @@ fn is_name(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"._-@+".contains(&b))
 }
 
-fn parse_rights(text: &str) -> Result<Rights, LineError> {
+fn parse_rights(text: &str) -> Result<AccountRights, LineError> {
     if text.chars().any(|right| !matches!(right, 'w' | 't')) {
         return Err(LineError::Rights);
     }
-    Ok(Rights {
+    Ok(AccountRights {
         write: text.contains('w'),
         third_party: text.contains('t'),
     })
@@ -168,8 +170,8 @@ mod tests {
     const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21l$\
                         AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-    fn parse(line: &str) -> Result<Account, LineError> {
-        Record::parse(line).map(|record| record.account)
+    fn parse(line: &str) -> Result<UserAccount, LineError> {
+        UserRecord::parse(line).map(|record| record.account)
     }
 
     #[test]
@@ -214,22 +216,22 @@ mod tests {
             home in "(/[a-zA-Z ]{1,8}){0,3}",
             root in proptest::option::of("/[a-zA-Z :/#]{0,20}"),
         ) {
-            let record = Record {
-                account: Account {
+            let record = UserRecord {
+                account: UserAccount {
                     name,
                     root: root.map(PathBuf::from),
-                    rights: Rights { write, third_party },
+                    rights: AccountRights { write, third_party },
                     home: parse_home(&home).unwrap(),
                 },
                 hash: HASH.to_owned(),
             };
             let line = String::from_utf8(record.format().unwrap()).unwrap();
-            prop_assert_eq!(Record::parse(&line).unwrap(), record);
+            prop_assert_eq!(UserRecord::parse(&line).unwrap(), record);
         }
 
         #[test]
         fn takes_any_line(line in "\\PC{0,80}") {
-            let _ = Record::parse(&line);
+            let _ = UserRecord::parse(&line);
         }
     }
 }

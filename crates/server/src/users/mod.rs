@@ -25,7 +25,7 @@ use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use proto::path::VPath;
-use proto::server::Rights;
+use proto::server::AccountRights;
 
 mod edit;
 mod file;
@@ -34,18 +34,18 @@ mod line;
 pub use edit::{add, list, remove};
 pub use file::UsersError;
 
-use file::{Stamp, read};
-use line::{Record, records};
+use file::{UsersFileVersion, read_users_file};
+use line::{UserRecord, parse_records};
 
 /// Whom a password belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct UserAccount {
     /// Name.
     pub name: String,
     /// Root directory; `None`: the server's.
     pub root: Option<PathBuf>,
     /// Rights of the account.
-    pub rights: Rights,
+    pub rights: AccountRights,
     /// Current directory after login, inside the root.
     pub home: VPath,
 }
@@ -54,36 +54,36 @@ pub struct Account {
 #[derive(Debug)]
 pub struct Users {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LoadedUsers>,
     /// Hash that no password has: what unknown users are checked against.
     nobody: String,
 }
 
 #[derive(Debug)]
-struct State {
+struct LoadedUsers {
     /// The file that was read, or that could not be read and was reported.
-    stamp: Option<Stamp>,
-    accounts: Arc<HashMap<String, Record>>,
+    stamp: Option<UsersFileVersion>,
+    accounts: Arc<HashMap<String, UserRecord>>,
 }
 
 impl Users {
     /// Reads the file.
     pub fn load(path: &Path) -> Result<Self, UsersError> {
-        let (text, stamp) = read(path)?;
+        let (text, stamp) = read_users_file(path)?;
         Ok(Self {
             path: path.to_owned(),
-            state: Mutex::new(State {
+            state: Mutex::new(LoadedUsers {
                 stamp: Some(stamp),
-                accounts: Arc::new(by_name(&text, path)?),
+                accounts: Arc::new(parse_accounts(&text, path)?),
             }),
-            nobody: unknown_password_hash()?,
+            nobody: random_password_hash()?,
         })
     }
 
     /// Whether this process can read the file again when it changes: not after giving up the
     /// rights that it was read with.
-    pub fn can_be_reread(&self) -> bool {
-        read(&self.path).is_ok()
+    pub fn is_readable(&self) -> bool {
+        read_users_file(&self.path).is_ok()
     }
 
     /// The roots that accounts have of their own, as the file names them now.
@@ -94,7 +94,7 @@ impl Users {
     }
 
     /// Whether there is an account of this name. For the log: a client must not learn it.
-    pub(crate) fn knows(&self, user: &str) -> bool {
+    pub(crate) fn has_user(&self, user: &str) -> bool {
         self.current().contains_key(user)
     }
 
@@ -110,7 +110,7 @@ impl Users {
 
     /// Checks a password; takes some 20 ms of processor time and 19 MiB of memory, and the same
     /// whether the user exists or not. The caller bounds how many run at once.
-    pub fn verify(&self, user: &str, password: &[u8]) -> Option<Account> {
+    pub fn verify(&self, user: &str, password: &[u8]) -> Option<UserAccount> {
         let accounts = self.current();
         let record = accounts.get(user);
         let hash = record.map_or(self.nobody.as_str(), |record| record.hash.as_str());
@@ -124,13 +124,13 @@ impl Users {
     /// The accounts as the file has them now. While a changed file cannot be read (a line is
     /// wrong, or it belongs to root alone and the server gave that up) what was read last holds,
     /// and one message says so.
-    fn current(&self) -> Arc<HashMap<String, Record>> {
+    fn current(&self) -> Arc<HashMap<String, UserRecord>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = Stamp::of(&self.path).ok();
+        let stamp = UsersFileVersion::of(&self.path).ok();
         if stamp != state.stamp {
             state.stamp = stamp;
-            let read =
-                read(&self.path).and_then(|(text, stamp)| Ok((by_name(&text, &self.path)?, stamp)));
+            let read = read_users_file(&self.path)
+                .and_then(|(text, stamp)| Ok((parse_accounts(&text, &self.path)?, stamp)));
             match read {
                 Ok((accounts, stamp)) => {
                     state.accounts = Arc::new(accounts);
@@ -145,9 +145,9 @@ impl Users {
     }
 }
 
-fn by_name(text: &str, path: &Path) -> Result<HashMap<String, Record>, UsersError> {
+fn parse_accounts(text: &str, path: &Path) -> Result<HashMap<String, UserRecord>, UsersError> {
     let mut accounts = HashMap::new();
-    for (number, record) in records(text) {
+    for (number, record) in parse_records(text) {
         let record = record.map_err(|reason| UsersError::Line {
             path: path.to_owned(),
             line: number,
@@ -158,7 +158,7 @@ fn by_name(text: &str, path: &Path) -> Result<HashMap<String, Record>, UsersErro
             return Err(UsersError::Line {
                 path: path.to_owned(),
                 line: number,
-                reason: line::LineError::Twice,
+                reason: line::LineError::DuplicateName,
             });
         }
     }
@@ -173,7 +173,7 @@ fn hash_password(password: &[u8]) -> Result<String, UsersError> {
 }
 
 /// A hash as long to check as any other. Its password is random and forgotten.
-fn unknown_password_hash() -> Result<String, UsersError> {
+fn random_password_hash() -> Result<String, UsersError> {
     // The salt of a hash is random; as a password it is as good as any.
     let random = hash_password(b"")?;
     hash_password(random.as_bytes())

@@ -2,11 +2,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
 
-fn account(name: &str) -> Account {
-    Account {
+fn account(name: &str) -> UserAccount {
+    UserAccount {
         name: name.to_owned(),
         root: None,
-        rights: Rights {
+        rights: AccountRights {
             write: true,
             third_party: false,
         },
@@ -105,7 +105,7 @@ fn exposed_files_are_refused() {
 fn a_change_under_way_keeps_others_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
-    let other = file::Replacement::begin(&path).unwrap();
+    let other = file::UsersFileReplacement::begin(&path).unwrap();
     let error = add(&path, &account("ann"), b"1").unwrap_err();
     assert!(matches!(error, UsersError::Busy { .. }), "{error}");
     drop(other);

@@ -8,7 +8,7 @@ use server::config::ServerConfig;
 use server::{ServeError, Shutdown, ShutdownHandle};
 
 /// Starts it; returns its address, the handle that stops it, and the thread that ends with it.
-pub(crate) fn start(
+pub(crate) fn start_server(
     config: ServerConfig,
 ) -> (
     SocketAddr,

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use proto::eblock::Header;
+use proto::eblock::BlockHeader;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use socket2::{Domain, Socket, Type};
@@ -22,7 +22,7 @@ const MOMENT: Duration = Duration::from_millis(3);
 const DATA: usize = 300_000;
 
 /// A client that means harm, or nothing in particular.
-pub(crate) struct Dialogue {
+pub(crate) struct FuzzDialogue {
     rng: Pcg64Mcg,
     seed: u64,
     control: TcpStream,
@@ -32,7 +32,7 @@ pub(crate) struct Dialogue {
     heard: Vec<u8>,
 }
 
-impl Dialogue {
+impl FuzzDialogue {
     /// Connects from an address of its own, so that the share of one client is not what ends it.
     pub(crate) fn new(seed: u64, port: u16) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
@@ -60,19 +60,19 @@ impl Dialogue {
     ///
     /// # Panics
     /// When the server does not end the session.
-    pub(crate) fn hold(mut self) -> Vec<u8> {
+    pub(crate) fn run(mut self) -> Vec<u8> {
         if !self.rng.random_ratio(1, 10) {
-            self.say(b"USER anonymous\r\nPASS x@\r\nTYPE I\r\n");
+            self.send(b"USER anonymous\r\nPASS x@\r\nTYPE I\r\n");
         }
         for _ in 0..self.rng.random_range(1..40) {
-            self.step();
-            self.listen_for(MOMENT);
+            self.random_step();
+            self.read_for(MOMENT);
         }
         self.leave();
         self.heard
     }
 
-    fn step(&mut self) {
+    fn random_step(&mut self) {
         match self.rng.random_range(0..100) {
             0..=44 => self.command(),
             45..=69 => self.transfer(),
@@ -80,12 +80,12 @@ impl Dialogue {
             75..=79 => self.port(),
             80..=92 => self.use_data(),
             93..=95 => self.data.clear(),
-            96 => self.say(b"\xff\xf4\xff\xf2ABOR\r\n"),
-            97 => self.say(b"\r\n\r\n\n"),
+            96 => self.send(b"\xff\xf4\xff\xf2ABOR\r\n"),
+            97 => self.send(b"\r\n\r\n\n"),
             98 => self.urgent(),
             _ => {
                 // Half a line now, the rest with the next command.
-                self.say(b"NO");
+                self.send(b"NO");
             }
         }
     }
@@ -93,7 +93,7 @@ impl Dialogue {
     fn command(&mut self) {
         let mut line = commands::line(&mut self.rng);
         line.extend_from_slice(b"\r\n");
-        self.say(&line);
+        self.send(&line);
     }
 
     fn pipeline(&mut self) {
@@ -102,7 +102,7 @@ impl Dialogue {
             lines.extend(commands::line(&mut self.rng));
             lines.extend_from_slice(b"\r\n");
         }
-        self.say(&lines);
+        self.send(&lines);
     }
 
     /// A passive transfer as a good client does it, up to the data connection.
@@ -113,16 +113,16 @@ impl Dialogue {
             } else {
                 b"MODE S\r\n"
             };
-            self.say(mode);
+            self.send(mode);
         }
         let mark = self.heard.len();
-        self.say(b"PASV\r\n");
+        self.send(b"PASV\r\n");
         let mut line = commands::transfer(&mut self.rng);
         line.extend_from_slice(b"\r\n");
         if self.rng.random_ratio(4, 5) {
-            self.say(&line);
+            self.send(&line);
         }
-        self.listen_for(MOMENT * 5);
+        self.read_for(MOMENT * 5);
         let Some(port) = passive_port(&self.heard[mark..]) else {
             return;
         };
@@ -150,10 +150,10 @@ impl Dialogue {
         };
         let [a, b, c, d] = own.ip().octets();
         let [high, low] = listener.local_addr().unwrap().port().to_be_bytes();
-        self.say(format!("PORT {a},{b},{c},{d},{high},{low}\r\n").as_bytes());
+        self.send(format!("PORT {a},{b},{c},{d},{high},{low}\r\n").as_bytes());
         let mut line = commands::transfer(&mut self.rng);
         line.extend_from_slice(b"\r\n");
-        self.say(&line);
+        self.send(&line);
         listener.set_nonblocking(true).unwrap();
         self.listeners.push(listener);
     }
@@ -194,18 +194,18 @@ impl Dialogue {
 
     /// ABOR with urgent data, as RFC 959 §4.1.3 has it.
     fn urgent(&mut self) {
-        self.say(b"\xff\xf4");
+        self.send(b"\xff\xf4");
         let _ = socket2::SockRef::from(&self.control).send_out_of_band(b"\xff");
-        self.say(b"\xf2ABOR\r\n");
+        self.send(b"\xf2ABOR\r\n");
     }
 
-    fn say(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8]) {
         self.control.set_write_timeout(Some(PATIENCE)).unwrap();
         // The server may have had enough of it.
         let _ = self.control.write_all(bytes);
     }
 
-    fn listen_for(&mut self, time: Duration) {
+    fn read_for(&mut self, time: Duration) {
         self.control.set_read_timeout(Some(time)).unwrap();
         let mut chunk = [0; 16 << 10];
         while let Ok(n @ 1..) = self.control.read(&mut chunk) {
@@ -220,7 +220,7 @@ impl Dialogue {
         if self.rng.random_ratio(1, 5) {
             return;
         }
-        self.say(b"\r\nABOR\r\nQUIT\r\n");
+        self.send(b"\r\nABOR\r\nQUIT\r\n");
         let until = Instant::now() + PATIENCE;
         let mut chunk = [0; 16 << 10];
         self.control
@@ -291,13 +291,13 @@ fn blocks(rng: &mut Pcg64Mcg) -> Vec<u8> {
             0 => rng.random(),
             _ => rng.random_range(0..100_000),
         };
-        bytes.extend(Header::data(offset, length as u64).encode());
+        bytes.extend(BlockHeader::data(offset, length as u64).encode());
         bytes.resize(bytes.len() + length, b'z');
     }
     match rng.random_range(0..4) {
         0 => {}
-        1 => bytes.extend(Header::eof(rng.random_range(0..5), true).encode()),
-        _ => bytes.extend(Header::eof(1, rng.random()).encode()),
+        1 => bytes.extend(BlockHeader::eof(rng.random_range(0..5), true).encode()),
+        _ => bytes.extend(BlockHeader::eof(1, rng.random()).encode()),
     }
     bytes
 }

@@ -32,8 +32,8 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use server::config::{Anonymous, ServerConfig};
 
-use dialogue::Dialogue;
-use tree::Tree;
+use dialogue::FuzzDialogue;
+use tree::FuzzTree;
 
 /// Clients at a time.
 const CLIENTS: u64 = 12;
@@ -74,7 +74,7 @@ fn resident() -> usize {
     kib * 1024
 }
 
-fn config(tree: &Tree) -> ServerConfig {
+fn config(tree: &FuzzTree) -> ServerConfig {
     let mut config = ServerConfig {
         listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
         root: tree.root(),
@@ -99,15 +99,15 @@ fn count_panics() {
 }
 
 /// How often each reply code was heard.
-type Codes = BTreeMap<u16, u64>;
+type ReplyCodeCounts = BTreeMap<u16, u64>;
 
 /// Holds dialogues until `end`; returns how many, and what was answered.
-fn client(seed: u64, port: u16, tree: &Tree, end: Instant) -> (u64, Codes) {
+fn client(seed: u64, port: u16, tree: &FuzzTree, end: Instant) -> (u64, ReplyCodeCounts) {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let (mut held, mut codes) = (0, Codes::new());
+    let (mut held, mut codes) = (0, ReplyCodeCounts::new());
     while Instant::now() < end {
         let dialogue_seed = rng.random();
-        let heard = Dialogue::new(dialogue_seed, port).hold();
+        let heard = FuzzDialogue::new(dialogue_seed, port).run();
         assert!(
             !tree.leaked(&heard),
             "dialogue {dialogue_seed:#x} read a file outside the root"
@@ -118,7 +118,7 @@ fn client(seed: u64, port: u16, tree: &Tree, end: Instant) -> (u64, Codes) {
     (held, codes)
 }
 
-fn count_codes(heard: &[u8], codes: &mut Codes) {
+fn count_codes(heard: &[u8], codes: &mut ReplyCodeCounts) {
     for line in heard.split(|b| *b == b'\n') {
         let (Some(code), Some(b' ')) = (line.get(..3), line.get(3)) else {
             continue;
@@ -144,9 +144,9 @@ fn random_dialogues_leave_the_server_whole() {
     let seconds = setting("LONGHAUL_FUZZ_SECONDS").map_or(SMOKE, Duration::from_secs);
     let seed = setting("LONGHAUL_FUZZ_SEED").unwrap_or_else(moment);
     println!("seed {seed}, {} s", seconds.as_secs());
-    let tree = Arc::new(Tree::new());
+    let tree = Arc::new(FuzzTree::new());
     let before = tree.outside();
-    let (address, shutdown, server) = serving::start(config(&tree));
+    let (address, shutdown, server) = serving::start_server(config(&tree));
     let (descriptors, memory) = (count("/proc/self/fd"), resident());
 
     let end = Instant::now() + seconds;
@@ -157,7 +157,7 @@ fn random_dialogues_leave_the_server_whole() {
             std::thread::spawn(move || client(seed, address.port(), &tree, end))
         })
         .collect();
-    let (mut held, mut codes) = (0, Codes::new());
+    let (mut held, mut codes) = (0, ReplyCodeCounts::new());
     for client in clients {
         let (of_client, said) = client.join().expect("a client's invariants hold");
         held += of_client;
@@ -177,7 +177,7 @@ fn random_dialogues_leave_the_server_whole() {
     });
     eventually("threads end", || count("/proc/self/task") <= IDLE);
     eventually("memory is given back", || resident() <= memory + MEMORY);
-    let mut last = Dialogue::new(seed, address.port());
+    let mut last = FuzzDialogue::new(seed, address.port());
     assert!(last.greets(), "the server serves on");
     drop(last);
     shutdown.request();

@@ -11,12 +11,12 @@ use tempfile::TempDir;
 const CANARY: &str = "canary-5f1d8c";
 
 /// A root with files, directories and links, and a directory beside it that some links lead to.
-pub(crate) struct Tree(TempDir);
+pub(crate) struct FuzzTree(TempDir);
 
 /// State of a file outside the root: kind and mode, length, change time, content.
-type State = (u32, u64, i64, i64, Vec<u8>);
+type FileSnapshot = (u32, u64, i64, i64, Vec<u8>);
 
-impl Tree {
+impl FuzzTree {
     pub(crate) fn new() -> Self {
         let tree = Self(tempfile::tempdir().unwrap());
         let (root, outside) = (tree.root(), tree.0.path().join("outside"));
@@ -43,7 +43,7 @@ impl Tree {
     }
 
     /// Everything outside the root as it is now.
-    pub(crate) fn outside(&self) -> BTreeMap<PathBuf, State> {
+    pub(crate) fn outside(&self) -> BTreeMap<PathBuf, FileSnapshot> {
         let mut all = BTreeMap::new();
         look(&self.0.path().join("outside"), &mut all);
         let beside = fs::read_dir(self.0.path()).unwrap();
@@ -60,7 +60,7 @@ impl Tree {
     }
 }
 
-fn look(directory: &Path, all: &mut BTreeMap<PathBuf, State>) {
+fn look(directory: &Path, all: &mut BTreeMap<PathBuf, FileSnapshot>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let meta = fs::symlink_metadata(&path).unwrap();
@@ -85,7 +85,7 @@ fn look(directory: &Path, all: &mut BTreeMap<PathBuf, State>) {
 
 #[test]
 fn changes_and_leaks_outside_the_root_are_noticed() {
-    let tree = Tree::new();
+    let tree = FuzzTree::new();
     let before = tree.outside();
     assert_eq!(tree.outside(), before);
     let secret = tree.0.path().join("outside/secret");

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 /// A reply: code and text, lines joined by LF, as they came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct ReceivedReply {
     pub(crate) code: u16,
     pub(crate) text: String,
 }
 
-pub(crate) struct Client {
+pub(crate) struct ControlClient {
     pub(crate) stream: TcpStream,
     reader: BufReader<TcpStream>,
 }
@@ -19,29 +19,29 @@ pub(crate) struct Client {
 /// Longer than any reply in these tests takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Client {
+impl ControlClient {
     /// Connects and reads the greeting.
     pub(crate) fn connect(address: SocketAddr) -> Self {
-        let mut client = Self::silent(address);
-        assert_eq!(client.reply().code, 220);
+        let mut client = Self::connect_silently(address);
+        assert_eq!(client.read_reply().code, 220);
         client
     }
 
     /// Connects from another address of this host, logs in as anonymous, TYPE I.
     pub(crate) fn anonymous_from(local: IpAddr, address: SocketAddr) -> Self {
-        let mut client = Self::over(crate::data_port::connect_from(local, address));
-        client.next(220);
+        let mut client = Self::from_stream(crate::data_port::connect_from(local, address));
+        client.expect_code(220);
         client.log_in("anonymous", "test@");
-        client.expect("TYPE I", 200);
+        client.expect_reply("TYPE I", 200);
         client
     }
 
     /// Connects and reads nothing.
-    pub(crate) fn silent(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect(address).unwrap())
+    pub(crate) fn connect_silently(address: SocketAddr) -> Self {
+        Self::from_stream(TcpStream::connect(address).unwrap())
     }
 
-    fn over(stream: TcpStream) -> Self {
+    fn from_stream(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         let reader = BufReader::new(stream.try_clone().unwrap());
@@ -49,62 +49,62 @@ impl Client {
     }
 
     pub(crate) fn log_in(&mut self, user: &str, password: &str) {
-        self.expect(&format!("USER {user}"), 331);
-        self.expect(&format!("PASS {password}"), 230);
+        self.expect_reply(&format!("USER {user}"), 331);
+        self.expect_reply(&format!("PASS {password}"), 230);
     }
 
     /// Sends bytes as they are.
-    pub(crate) fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn send_bytes(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
     /// Sends a line.
     pub(crate) fn send(&mut self, line: &str) {
-        self.raw(format!("{line}\r\n"));
+        self.send_bytes(format!("{line}\r\n"));
     }
 
     /// Sends a line and reads one reply.
-    pub(crate) fn ask(&mut self, line: &str) -> Reply {
+    pub(crate) fn command(&mut self, line: &str) -> ReceivedReply {
         self.send(line);
-        self.reply()
+        self.read_reply()
     }
 
     /// Sends a line, reads one reply and requires its code.
-    pub(crate) fn expect(&mut self, line: &str, code: u16) -> Reply {
-        let reply = self.ask(line);
+    pub(crate) fn expect_reply(&mut self, line: &str, code: u16) -> ReceivedReply {
+        let reply = self.command(line);
         assert_eq!(reply.code, code, "{line}: {reply:?}");
         reply
     }
 
     /// Reads one reply and requires its code.
-    pub(crate) fn next(&mut self, code: u16) -> Reply {
-        let reply = self.reply();
+    pub(crate) fn expect_code(&mut self, code: u16) -> ReceivedReply {
+        let reply = self.read_reply();
         assert_eq!(reply.code, code, "{reply:?}");
         reply
     }
 
     /// The next reply that is not a marker (111, 112, 113).
-    pub(crate) fn next_but_markers(&mut self, code: u16) -> Reply {
-        let (reply, _) = self.with_markers();
+    pub(crate) fn expect_code_after_markers(&mut self, code: u16) -> ReceivedReply {
+        let (reply, _) = self.reply_and_markers();
         assert_eq!(reply.code, code, "{reply:?}");
         reply
     }
 
     /// The next reply but for a 150, which may come before or after it.
-    pub(crate) fn next_after_150(&mut self, code: u16) -> Reply {
-        let reply = self.reply();
+    pub(crate) fn expect_code_after_150(&mut self, code: u16) -> ReceivedReply {
+        let reply = self.read_reply();
         if reply.code == 150 {
-            return self.next(code);
+            return self.expect_code(code);
         }
         assert_eq!(reply.code, code, "{reply:?}");
         reply
     }
 
     /// The next reply that is not a marker, and the markers before it.
-    pub(crate) fn with_markers(&mut self) -> (Reply, Vec<Reply>) {
+    pub(crate) fn reply_and_markers(&mut self) -> (ReceivedReply, Vec<ReceivedReply>) {
         let mut markers = Vec::new();
         loop {
-            let reply = self.reply();
+            let reply = self.read_reply();
             if !matches!(reply.code, 111..=113) {
                 return (reply, markers);
             }
@@ -112,19 +112,19 @@ impl Client {
         }
     }
 
-    pub(crate) fn reply(&mut self) -> Reply {
-        self.try_reply().expect("a reply")
+    pub(crate) fn read_reply(&mut self) -> ReceivedReply {
+        self.try_read_reply().expect("a reply")
     }
 
     /// One reply; `None` at the end of the connection.
-    pub(crate) fn try_reply(&mut self) -> Option<Reply> {
-        let first = self.line()?;
+    pub(crate) fn try_read_reply(&mut self) -> Option<ReceivedReply> {
+        let first = self.read_line()?;
         let code: u16 = first.get(..3)?.parse().expect("a code");
         let mut text = first[4..].to_owned();
         if first.as_bytes()[3] == b'-' {
             let last = format!("{code} ");
             loop {
-                let line = self.line()?;
+                let line = self.read_line()?;
                 text.push('\n');
                 text.push_str(&line);
                 if line.starts_with(&last) {
@@ -132,11 +132,11 @@ impl Client {
                 }
             }
         }
-        Some(Reply { code, text })
+        Some(ReceivedReply { code, text })
     }
 
     /// Requires that the server closes.
-    pub(crate) fn closed(&mut self) {
+    pub(crate) fn expect_close(&mut self) {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
             Ok(_) => assert_eq!(String::from_utf8_lossy(&rest), ""),
@@ -145,7 +145,7 @@ impl Client {
     }
 
     /// Requires that nothing comes for a moment.
-    pub(crate) fn quiet(&mut self) {
+    pub(crate) fn expect_silence(&mut self) {
         self.stream
             .set_read_timeout(Some(Duration::from_millis(150)))
             .unwrap();
@@ -157,18 +157,18 @@ impl Client {
 
     /// PASV's address.
     pub(crate) fn pasv(&mut self) -> SocketAddr {
-        let reply = self.expect("PASV", 227);
+        let reply = self.expect_reply("PASV", 227);
         port_address(&reply.text)
     }
 
     /// EPSV's address: the control connection's host.
     pub(crate) fn epsv(&mut self) -> SocketAddr {
-        let reply = self.expect("EPSV", 229);
+        let reply = self.expect_reply("EPSV", 229);
         let port = reply.text.split('|').nth(3).unwrap().parse().unwrap();
         SocketAddr::new(self.stream.peer_addr().unwrap().ip(), port)
     }
 
-    fn line(&mut self) -> Option<String> {
+    fn read_line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         if self.reader.read_until(b'\n', &mut line).ok()? == 0 {
             return None;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::time::Duration;
 
-use proto::eblock::{Flags, HEADER_LEN, Header};
+use proto::eblock::{BlockFlags, BlockHeader, HEADER_LEN};
 use socket2::{Domain, Socket, Type};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,30 +37,30 @@ pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 /// Everything to the end of the connection.
-pub(crate) fn drain(mut stream: TcpStream) -> Vec<u8> {
+pub(crate) fn read_all(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     bytes
 }
 
 /// Sends and closes.
-pub(crate) fn pour(mut stream: TcpStream, bytes: &[u8]) {
+pub(crate) fn send_and_close(mut stream: TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).unwrap();
 }
 
-pub(crate) fn send_header(stream: &mut TcpStream, header: Header) {
+pub(crate) fn send_header(stream: &mut TcpStream, header: BlockHeader) {
     stream.write_all(&header.encode()).unwrap();
 }
 
 pub(crate) fn send_block(stream: &mut TcpStream, offset: u64, bytes: &[u8]) {
-    send_header(stream, Header::data(offset, bytes.len() as u64));
+    send_header(stream, BlockHeader::data(offset, bytes.len() as u64));
     stream.write_all(bytes).unwrap();
 }
 
-pub(crate) fn read_header(stream: &mut TcpStream) -> Header {
+pub(crate) fn read_header(stream: &mut TcpStream) -> BlockHeader {
     let mut bytes = [0; HEADER_LEN];
     stream.read_exact(&mut bytes).unwrap();
-    Header::decode(&bytes)
+    BlockHeader::decode(&bytes)
 }
 
 /// Reads one connection to its EOD into `file`, which is grown as needed. Returns the EOD count
@@ -78,7 +78,7 @@ pub(crate) fn read_blocks_at(
     let mut announced = None;
     loop {
         let header = read_header(stream);
-        if header.flags.has(Flags::EOF) {
+        if header.flags.contains(BlockFlags::EOF) {
             announced = Some(header.offset);
         } else if header.count > 0 {
             let end = usize::try_from(header.offset + header.count).unwrap();
@@ -87,7 +87,7 @@ pub(crate) fn read_blocks_at(
             stream.read_exact(&mut file[start..end]).unwrap();
             came.push(start..end);
         }
-        if header.flags.has(Flags::EOD) {
+        if header.flags.contains(BlockFlags::EOD) {
             return announced;
         }
     }

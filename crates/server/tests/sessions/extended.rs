@@ -5,15 +5,15 @@ use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use proto::eblock::{Flags, Header};
+use proto::eblock::{BlockFlags, BlockHeader};
 
-use crate::client::{Client, Reply, port_address, port_argument};
+use crate::client::{ControlClient, ReceivedReply, port_address, port_argument};
 use crate::data_port;
-use crate::running::{Running, sample};
+use crate::in_process_server::{InProcessServer, test_bytes};
 
-fn in_mode_e(server: &Running) -> Client {
-    let mut client = server.anonymous();
-    client.expect("MODE E", 200);
+fn in_mode_e(server: &InProcessServer) -> ControlClient {
+    let mut client = server.anonymous_client();
+    client.expect_reply("MODE E", 200);
     client
 }
 
@@ -27,51 +27,51 @@ fn send_in_turn(streams: &mut [TcpStream], bytes: &[u8], block: usize) {
 
 /// The ways in which a sender may end, by the reference's table of receiver rules.
 fn ends() -> BTreeMap<&'static str, fn(&mut [TcpStream])> {
-    fn eof(streams: &[TcpStream]) -> Header {
-        Header::eof(streams.len() as u64, false)
+    fn eof(streams: &[TcpStream]) -> BlockHeader {
+        BlockHeader::eof(streams.len() as u64, false)
     }
     let mut ends: BTreeMap<&'static str, fn(&mut [TcpStream])> = BTreeMap::new();
     ends.insert("EOF on the first, then the others", |streams| {
         let eof = eof(streams);
         data_port::send_header(&mut streams[0], eof);
         for stream in &mut streams[1..] {
-            data_port::send_header(stream, Header::eod(false));
+            data_port::send_header(stream, BlockHeader::eod(false));
         }
     });
     ends.insert("EOF on the last", |streams| {
         let eof = eof(streams);
         let last = streams.len() - 1;
         for stream in &mut streams[..last] {
-            data_port::send_header(stream, Header::eod(false));
+            data_port::send_header(stream, BlockHeader::eod(false));
         }
         std::thread::sleep(Duration::from_millis(50));
         data_port::send_header(&mut streams[last], eof);
     });
     ends.insert("EOF alone, then an EOD on each", |streams| {
-        let alone = Header {
-            flags: Flags(Flags::EOF),
+        let alone = BlockHeader {
+            flags: BlockFlags(BlockFlags::EOF),
             ..eof(streams)
         };
         data_port::send_header(&mut streams[0], alone);
         for stream in streams {
-            data_port::send_header(stream, Header::eod(false));
+            data_port::send_header(stream, BlockHeader::eod(false));
         }
     });
     ends.insert("with CLOSE", |streams| {
         let count = streams.len() as u64;
         for stream in &mut streams[1..] {
-            data_port::send_header(stream, Header::eod(true));
+            data_port::send_header(stream, BlockHeader::eod(true));
         }
-        data_port::send_header(&mut streams[0], Header::eof(count, true));
+        data_port::send_header(&mut streams[0], BlockHeader::eof(count, true));
     });
     ends
 }
 
 #[test]
 fn stores_over_one_and_four_streams_whatever_the_order_of_ends() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     let mut client = in_mode_e(&server);
-    let bytes = sample(1_500_000);
+    let bytes = test_bytes(1_500_000);
     for count in [1, 4] {
         for (name, end) in ends() {
             let address = client.pasv();
@@ -79,40 +79,40 @@ fn stores_over_one_and_four_streams_whatever_the_order_of_ends() {
             let mut streams: Vec<_> = (0..count).map(|_| data_port::connect(address)).collect();
             send_in_turn(&mut streams, &bytes, 65_536);
             end(&mut streams);
-            client.next_but_markers(150);
-            client.next_but_markers(226);
-            assert!(server.stored("up") == bytes, "{count} streams, {name}");
+            client.expect_code_after_markers(150);
+            client.expect_code_after_markers(226);
+            assert!(server.read_file("up") == bytes, "{count} streams, {name}");
         }
     }
 }
 
 #[test]
 fn data_in_the_block_that_ends_a_stream_counts() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     let mut client = in_mode_e(&server);
     let address = client.pasv();
     client.send("STOR up");
     let mut stream = data_port::connect(address);
     data_port::send_header(
         &mut stream,
-        Header {
-            flags: Flags(Flags::EOF),
+        BlockHeader {
+            flags: BlockFlags(BlockFlags::EOF),
             count: 0,
             offset: 1,
         },
     );
     data_port::send_header(
         &mut stream,
-        Header {
-            flags: Flags(Flags::EOD),
+        BlockHeader {
+            flags: BlockFlags(BlockFlags::EOD),
             count: 4,
             offset: 0,
         },
     );
     std::io::Write::write_all(&mut stream, b"last").unwrap();
-    client.next_but_markers(150);
-    client.next_but_markers(226);
-    assert_eq!(server.stored("up"), b"last");
+    client.expect_code_after_markers(150);
+    client.expect_code_after_markers(226);
+    assert_eq!(server.read_file("up"), b"last");
 }
 
 /// Reads `count` streams of a RETR to their ends.
@@ -132,36 +132,36 @@ fn accept_all(listener: &TcpListener, count: usize) -> Vec<TcpStream> {
 
 #[test]
 fn retrieves_over_one_and_four_streams_and_keeps_them() {
-    let server = Running::with(|config| config.transfer.block = 65_536);
-    let bytes = server.file("f", 1_500_000);
-    let empty = server.file("empty", 0);
+    let server = InProcessServer::with_config(|config| config.transfer.block = 65_536);
+    let bytes = server.create_file("f", 1_500_000);
+    let empty = server.create_file("empty", 0);
     for count in [1, 4] {
         let mut client = in_mode_e(&server);
-        client.expect(
+        client.expect_reply(
             &format!("OPTS RETR Parallelism={count},{count},{count};"),
             200,
         );
         let listener = data_port::listen(server.ip());
         let argument = port_argument(listener.local_addr().unwrap());
-        client.expect(&format!("PORT {argument}"), 200);
+        client.expect_reply(&format!("PORT {argument}"), 200);
 
         client.send("RETR f");
         let mut streams = accept_all(&listener, count);
         assert!(receive(&mut streams) == bytes);
-        client.next(150);
-        client.next(226);
+        client.expect_code(150);
+        client.expect_code(226);
         // Refused before 150: the connections stay.
-        client.expect("RETR missing", 550);
+        client.expect_reply("RETR missing", 550);
         for (name, content) in [("f", &bytes), ("empty", &empty)] {
             client.send(&format!("RETR {name}"));
             assert!(receive(&mut streams) == *content);
-            client.next(125);
-            client.next(226);
+            client.expect_code(125);
+            client.expect_code(226);
         }
         // A new address closes the old connections.
         let other = data_port::listen(server.ip());
         let argument = port_argument(other.local_addr().unwrap());
-        client.expect(&format!("PORT {argument}"), 200);
+        client.expect_reply(&format!("PORT {argument}"), 200);
         for mut stream in streams {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         }
@@ -170,72 +170,72 @@ fn retrieves_over_one_and_four_streams_and_keeps_them() {
 
 #[test]
 fn stores_again_over_the_connections_kept() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     let mut client = in_mode_e(&server);
     let address = client.pasv();
     let mut streams: Vec<TcpStream> = Vec::new();
     for (round, size) in [200_000, 70_000, 0].into_iter().enumerate() {
-        let bytes = sample(size);
+        let bytes = test_bytes(size);
         client.send("STOR up");
         if round == 0 {
             streams = (0..3).map(|_| data_port::connect(address)).collect();
         }
         send_in_turn(&mut streams, &bytes, 10_000);
         for stream in &mut streams[1..] {
-            data_port::send_header(stream, Header::eod(false));
+            data_port::send_header(stream, BlockHeader::eod(false));
         }
-        data_port::send_header(&mut streams[0], Header::eof(3, false));
-        client.next_but_markers(if round == 0 { 150 } else { 125 });
-        client.next_but_markers(226);
-        assert!(server.stored("up") == bytes, "round {round}");
+        data_port::send_header(&mut streams[0], BlockHeader::eof(3, false));
+        client.expect_code_after_markers(if round == 0 { 150 } else { 125 });
+        client.expect_code_after_markers(226);
+        assert!(server.read_file("up") == bytes, "round {round}");
     }
 }
 
 #[test]
 fn a_listing_shares_the_connections_of_a_retrieve() {
-    let server = Running::start();
-    let bytes = server.file("f", 1000);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", 1000);
     let mut client = in_mode_e(&server);
     let listener = data_port::listen(server.ip());
     let argument = port_argument(listener.local_addr().unwrap());
-    client.expect(&format!("PORT {argument}"), 200);
+    client.expect_reply(&format!("PORT {argument}"), 200);
     client.send("MLSD");
     let mut streams = accept_all(&listener, 1);
     let listing = String::from_utf8(receive(&mut streams)).unwrap();
     assert!(listing.contains("Size=1000;"), "{listing}");
-    client.next(150);
-    client.next(226);
+    client.expect_code(150);
+    client.expect_code(226);
     client.send("RETR f");
     assert_eq!(receive(&mut streams), bytes);
-    client.next(125);
-    client.next(226);
+    client.expect_code(125);
+    client.expect_code(226);
 }
 
 #[test]
 fn delayed_passive_tells_the_address_with_127() {
-    let server = Running::start();
-    let bytes = sample(50_000);
-    let mut client = server.anonymous();
-    client.expect("OPTS PASV AllowDelayed=1;", 200);
-    client.expect("PASV", 200);
+    let server = InProcessServer::start();
+    let bytes = test_bytes(50_000);
+    let mut client = server.anonymous_client();
+    client.expect_reply("OPTS PASV AllowDelayed=1;", 200);
+    client.expect_reply("PASV", 200);
     client.send("STOR up");
-    let address = port_address(&client.next(127).text);
-    data_port::pour(data_port::connect(address), &bytes);
-    client.next(150);
-    client.next(226);
-    assert_eq!(server.stored("up"), bytes);
+    let address = port_address(&client.expect_code(127).text);
+    data_port::send_and_close(data_port::connect(address), &bytes);
+    client.expect_code(150);
+    client.expect_code(226);
+    assert_eq!(server.read_file("up"), bytes);
 
-    client.expect("PASV", 200);
-    client.expect("RETR missing", 550);
-    client.expect("PASV", 200);
+    client.expect_reply("PASV", 200);
+    client.expect_reply("RETR missing", 550);
+    client.expect_reply("PASV", 200);
     client.send("RETR up");
-    let address = port_address(&client.next(127).text);
-    assert_eq!(data_port::drain(data_port::connect(address)), bytes);
-    client.next(150);
-    client.next(226);
+    let address = port_address(&client.expect_code(127).text);
+    assert_eq!(data_port::read_all(data_port::connect(address)), bytes);
+    client.expect_code(150);
+    client.expect_code(226);
 }
 
-fn ranges(markers: &[Reply]) -> Vec<&str> {
+fn ranges(markers: &[ReceivedReply]) -> Vec<&str> {
     markers
         .iter()
         .filter(|marker| marker.code == 111)
@@ -245,17 +245,17 @@ fn ranges(markers: &[Reply]) -> Vec<&str> {
 
 #[test]
 fn markers_come_during_a_slow_store_and_their_union_is_the_file() {
-    let server = Running::with(|config| {
+    let server = InProcessServer::with_config(|config| {
         config.perf_marker_seconds = 1;
         config.range_marker_seconds = 1;
     });
-    let bytes = sample(30_000);
+    let bytes = test_bytes(30_000);
     let mut client = in_mode_e(&server);
     let address = client.pasv();
     client.send("STOR up");
     let mut stream = data_port::connect(address);
-    client.next(150);
-    let first = client.next(112);
+    client.expect_code(150);
+    let first = client.expect_code(112);
     assert!(
         first.text.contains("Stripe Bytes Transferred: 0"),
         "{first:?}"
@@ -263,7 +263,7 @@ fn markers_come_during_a_slow_store_and_their_union_is_the_file() {
     data_port::send_block(&mut stream, 0, &bytes[..10_000]);
     let mut meanwhile = Vec::new();
     while ranges(&meanwhile).is_empty() {
-        meanwhile.push(client.reply());
+        meanwhile.push(client.read_reply());
     }
     assert_eq!(ranges(&meanwhile), ["0-10000"]);
     assert!(
@@ -272,8 +272,8 @@ fn markers_come_during_a_slow_store_and_their_union_is_the_file() {
     );
     data_port::send_block(&mut stream, 20_000, &bytes[20_000..]);
     data_port::send_block(&mut stream, 10_000, &bytes[10_000..20_000]);
-    data_port::send_header(&mut stream, Header::eof(1, false));
-    let (end, last) = client.with_markers();
+    data_port::send_header(&mut stream, BlockHeader::eof(1, false));
+    let (end, last) = client.reply_and_markers();
     assert_eq!(end.code, 226);
     // Incremental: only what the first 111 did not tell.
     assert!(
@@ -284,50 +284,50 @@ fn markers_come_during_a_slow_store_and_their_union_is_the_file() {
         last.iter().any(|m| m.text.contains("Transferred: 30000")),
         "{last:?}"
     );
-    assert_eq!(server.stored("up"), bytes);
+    assert_eq!(server.read_file("up"), bytes);
 }
 
 #[test]
 fn a_broken_store_tells_what_is_safe_and_keeps_it() {
-    let server = Running::start();
-    let bytes = sample(20_000);
+    let server = InProcessServer::start();
+    let bytes = test_bytes(20_000);
     let mut client = in_mode_e(&server);
     let address = client.pasv();
     client.send("STOR up");
     let mut stream = data_port::connect(address);
     data_port::send_block(&mut stream, 0, &bytes[..10_000]);
     drop(stream);
-    client.next_but_markers(150);
-    let (end, markers) = client.with_markers();
+    client.expect_code_after_markers(150);
+    let (end, markers) = client.reply_and_markers();
     assert_eq!(end.code, 426);
     assert_eq!(ranges(&markers), ["0-10000"]);
-    assert_eq!(server.stored("up"), bytes[..10_000]);
+    assert_eq!(server.read_file("up"), bytes[..10_000]);
     // And again from there.
     let address: SocketAddr = client.pasv();
-    client.expect("REST 0-10000", 350);
+    client.expect_reply("REST 0-10000", 350);
     client.send("STOR up");
     let mut stream = data_port::connect(address);
     data_port::send_block(&mut stream, 10_000, &bytes[10_000..]);
-    data_port::send_header(&mut stream, Header::eof(1, false));
-    client.next_but_markers(150);
-    client.next_but_markers(226);
-    assert_eq!(server.stored("up"), bytes);
+    data_port::send_header(&mut stream, BlockHeader::eof(1, false));
+    client.expect_code_after_markers(150);
+    client.expect_code_after_markers(226);
+    assert_eq!(server.read_file("up"), bytes);
 }
 
 #[test]
 fn blocks_that_come_twice_are_taken_if_they_are_the_same_and_refused_if_not() {
-    let server = Running::start();
-    let mut client = server.anonymous();
-    client.expect("MODE E", 200);
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    client.expect_reply("MODE E", 200);
     for (again, code) in [(b"abc", 226), (b"abd", 426)] {
         let address = client.pasv();
         client.send("STOR up");
         let mut stream = data_port::connect(address);
         data_port::send_block(&mut stream, 0, b"abcdef");
         data_port::send_block(&mut stream, 0, again);
-        data_port::send_header(&mut stream, Header::eof(1, true));
-        client.next_but_markers(150);
-        client.next_but_markers(code);
-        assert_eq!(server.stored("up"), b"abcdef");
+        data_port::send_header(&mut stream, BlockHeader::eof(1, true));
+        client.expect_code_after_markers(150);
+        client.expect_code_after_markers(code);
+        assert_eq!(server.read_file("up"), b"abcdef");
     }
 }

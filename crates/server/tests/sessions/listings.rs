@@ -2,31 +2,31 @@
 
 use std::fs;
 
-use crate::client::Client;
+use crate::client::ControlClient;
 use crate::data_port;
-use crate::running::Running;
+use crate::in_process_server::InProcessServer;
 
-fn list(client: &mut Client, command: &str) -> String {
+fn list(client: &mut ControlClient, command: &str) -> String {
     let address = client.pasv();
     client.send(command);
-    let bytes = data_port::drain(data_port::connect(address));
-    client.next(150);
-    client.next(226);
+    let bytes = data_port::read_all(data_port::connect(address));
+    client.expect_code(150);
+    client.expect_code(226);
     String::from_utf8(bytes).unwrap()
 }
 
-fn tree() -> Running {
-    let server = Running::start();
+fn tree() -> InProcessServer {
+    let server = InProcessServer::start();
     fs::create_dir_all(server.path("d/deep")).unwrap();
-    server.file("d/a file", 17);
-    server.file("d/deep/x", 3);
+    server.create_file("d/a file", 17);
+    server.create_file("d/deep/x", 3);
     server
 }
 
 #[test]
 fn every_form_names_what_is_there() {
     let server = tree();
-    let mut client = server.anonymous();
+    let mut client = server.anonymous_client();
     let facts = list(&mut client, "MLSD d");
     assert!(
         facts
@@ -57,8 +57,8 @@ fn every_form_names_what_is_there() {
 #[test]
 fn type_a_does_not_double_the_line_ends() {
     let server = tree();
-    let mut client = server.anonymous();
-    client.expect("TYPE A", 200);
+    let mut client = server.anonymous_client();
+    client.expect_reply("TYPE A", 200);
     let names = list(&mut client, "NLST d");
     assert!(
         names.contains("a file\r\n") && !names.contains("\r\r"),
@@ -69,39 +69,39 @@ fn type_a_does_not_double_the_line_ends() {
 #[test]
 fn a_missing_directory_is_told_before_150() {
     let server = tree();
-    let mut client = server.anonymous();
+    let mut client = server.anonymous_client();
     client.pasv();
-    client.expect("MLSD missing", 550);
+    client.expect_reply("MLSD missing", 550);
 }
 
 #[test]
 fn over_the_control_connection() {
     let server = tree();
-    let mut client = server.anonymous();
+    let mut client = server.anonymous_client();
     assert!(
         client
-            .expect("MLST d/a file", 250)
+            .expect_reply("MLST d/a file", 250)
             .text
             .contains("Size=17;")
     );
-    assert!(client.expect("MLSC d", 250).text.contains("; a file"));
-    assert!(client.expect("STAT d/deep", 213).text.contains(" x"));
-    assert_eq!(client.expect("SIZE d/a file", 213).text, "17");
-    client.expect("MLST missing", 550);
+    assert!(client.expect_reply("MLSC d", 250).text.contains("; a file"));
+    assert!(client.expect_reply("STAT d/deep", 213).text.contains(" x"));
+    assert_eq!(client.expect_reply("SIZE d/a file", 213).text, "17");
+    client.expect_reply("MLST missing", 550);
 }
 
 #[test]
 fn a_large_directory_comes_whole() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     fs::create_dir(server.path("many")).unwrap();
     for i in 0..3000 {
         fs::write(server.path(&format!("many/file number {i:04}")), b"").unwrap();
     }
-    let mut client = server.anonymous();
+    let mut client = server.anonymous_client();
     let facts = list(&mut client, "MLSD many");
     let files = facts.lines().filter(|l| l.contains("file number")).count();
     assert_eq!(files, 3000);
-    let reply = client.expect("MLSC many", 250);
+    let reply = client.expect_reply("MLSC many", 250);
     assert_eq!(
         reply
             .text
@@ -114,14 +114,14 @@ fn a_large_directory_comes_whole() {
 
 #[test]
 fn no_name_splits_a_line_of_a_listing_or_a_reply() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     fs::create_dir_all(server.path("d/sub\n226 done")).unwrap();
     fs::create_dir(server.path("d/dir\rx")).unwrap();
     for name in ["a\nb", "c\rd", "e\r\n226 done\r\nf", "sub\n226 done/g\n"] {
         fs::write(server.path("d").join(name), b"").unwrap();
     }
     std::os::unix::fs::symlink("x\r\n226 y", server.path("d/link")).unwrap();
-    let mut client = server.anonymous();
+    let mut client = server.anonymous_client();
     for (command, lines) in [("MLSD d", 8), ("MLSR d", 8), ("LIST d", 6), ("NLST d", 6)] {
         let text = list(&mut client, command);
         assert_eq!(text.split_inclusive("\r\n").count(), lines, "{text:?}");
@@ -131,16 +131,21 @@ fn no_name_splits_a_line_of_a_listing_or_a_reply() {
     assert!(list(&mut client, "NLST d").contains("e??226 done??f\r\n"));
     // In replies: the client takes line by line.
     let inner = |text: &str| text.lines().count() - 2;
-    assert_eq!(inner(&client.expect("MLSC d", 250).text), 8);
-    assert_eq!(inner(&client.expect("STAT d", 213).text), 6);
+    assert_eq!(inner(&client.expect_reply("MLSC d", 250).text), 8);
+    assert_eq!(inner(&client.expect_reply("STAT d", 213).text), 6);
     // A CR may be part of a name in a command (RFC 854: CR NUL).
-    client.expect("CWD d/dir\r\0x", 250);
-    assert!(client.expect("PWD", 257).text.starts_with("\"/d/dir?x\""));
-    client.expect("DELE no\r\0such", 550);
-    client.expect("MLST ../c\r\0d", 250);
-    client.expect("DELE ../c\r\0d", 250);
+    client.expect_reply("CWD d/dir\r\0x", 250);
+    assert!(
+        client
+            .expect_reply("PWD", 257)
+            .text
+            .starts_with("\"/d/dir?x\"")
+    );
+    client.expect_reply("DELE no\r\0such", 550);
+    client.expect_reply("MLST ../c\r\0d", 250);
+    client.expect_reply("DELE ../c\r\0d", 250);
     assert!(!server.path("d/c\rd").exists());
-    client.expect("SITE RDEL /d", 250);
+    client.expect_reply("SITE RDEL /d", 250);
     assert!(!server.path("d").exists());
-    client.expect("NOOP", 200);
+    client.expect_reply("NOOP", 200);
 }

@@ -1,36 +1,36 @@
 //! The transfer log names the whole file, not the partial name that longhaul's client stores it under.
 
-use crate::client::Client;
+use crate::client::ControlClient;
 use crate::data_port;
-use crate::running::Running;
+use crate::in_process_server::InProcessServer;
 
 /// The name that a client stores a file under whose own name leaves no room for the suffix.
 const HASHED: &str = "0123456789abcdef0123456789abcdef.longhaul-partial";
 
-fn store(client: &mut Client, name: &str) {
+fn store(client: &mut ControlClient, name: &str) {
     let address = client.pasv();
     client.send(&format!("STOR {name}"));
-    data_port::pour(data_port::connect(address), b"content");
-    client.next(150);
-    client.next(226);
+    data_port::send_and_close(data_port::connect(address), b"content");
+    client.expect_code(150);
+    client.expect_code(226);
 }
 
-fn rename(client: &mut Client, from: &str, to: &str) {
-    client.expect(&format!("RNFR {from}"), 350);
-    client.expect(&format!("RNTO {to}"), 250);
+fn rename(client: &mut ControlClient, from: &str, to: &str) {
+    client.expect_reply(&format!("RNFR {from}"), 350);
+    client.expect_reply(&format!("RNTO {to}"), 250);
 }
 
 /// Runs sessions, and returns `path` and `stored_as` of each record, and the classic lines.
-fn logged(sessions: impl FnOnce(&Running)) -> (Vec<(String, Option<String>)>, Vec<String>) {
+fn logged(sessions: impl FnOnce(&InProcessServer)) -> (Vec<(String, Option<String>)>, Vec<String>) {
     let scratch = tempfile::tempdir().unwrap();
     let (json, classic) = (scratch.path().join("json"), scratch.path().join("classic"));
-    let server = Running::with(|config| {
+    let server = InProcessServer::with_config(|config| {
         config.transfer_log = Some(json.clone());
         config.ftp_info_log = Some(classic.clone());
     });
     sessions(&server);
-    server.ask_to_stop();
-    server.wait().unwrap();
+    server.request_stop();
+    server.wait_for_end().unwrap();
     let records = std::fs::read_to_string(json).unwrap();
     let records = records.lines().map(|line| {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -47,7 +47,7 @@ fn logged(sessions: impl FnOnce(&Running)) -> (Vec<(String, Option<String>)>, Ve
 #[test]
 fn an_upload_is_logged_under_the_name_of_the_whole_file() {
     let (records, classic) = logged(|server| {
-        let mut client = server.anonymous();
+        let mut client = server.anonymous_client();
         store(&mut client, "big.dat.longhaul-partial");
         rename(&mut client, "big.dat.longhaul-partial", "big.dat");
         store(&mut client, "plain");
@@ -72,9 +72,9 @@ fn an_upload_is_logged_under_the_name_of_the_whole_file() {
 fn an_upload_under_a_hashed_name_is_logged_when_it_gets_its_own() {
     let long = "long".repeat(60);
     let (records, _) = logged(|server| {
-        let mut client = server.anonymous();
+        let mut client = server.anonymous_client();
         store(&mut client, HASHED);
-        client.expect("RNFR missing", 550);
+        client.expect_reply("RNFR missing", 550);
         rename(&mut client, HASHED, &long);
         // Never renamed: at the next transfer, and at the session's end.
         store(&mut client, HASHED);

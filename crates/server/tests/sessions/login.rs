@@ -4,130 +4,130 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::client::port_argument;
 use crate::data_port;
-use crate::running::{PASSWORD, Running, USER};
+use crate::in_process_server::{InProcessServer, PASSWORD, USER};
 
 #[test]
 fn anonymous_reads_and_a_user_writes() {
-    let server = Running::with_users();
-    let mut guest = server.anonymous();
-    assert_eq!(guest.expect("MKD d", 550).code, 550);
-    let mut user = server.user();
-    user.expect("MKD d", 257);
-    guest.expect("CWD d", 250);
+    let server = InProcessServer::with_users();
+    let mut guest = server.anonymous_client();
+    assert_eq!(guest.expect_reply("MKD d", 550).code, 550);
+    let mut user = server.user_client();
+    user.expect_reply("MKD d", 257);
+    guest.expect_reply("CWD d", 250);
 }
 
 #[test]
 fn a_wrong_password_is_refused_and_the_session_goes_on() {
-    let server = Running::with_users();
+    let server = InProcessServer::with_users();
     let mut client = server.connect();
-    client.expect("PWD", 530);
-    client.expect(&format!("USER {USER}"), 331);
-    client.expect("PASS wrong", 530);
-    client.expect("USER nobody-here", 331);
-    client.expect("PASS wrong", 530);
+    client.expect_reply("PWD", 530);
+    client.expect_reply(&format!("USER {USER}"), 331);
+    client.expect_reply("PASS wrong", 530);
+    client.expect_reply("USER nobody-here", 331);
+    client.expect_reply("PASS wrong", 530);
     client.log_in(USER, PASSWORD);
-    client.expect("PWD", 257);
-    client.expect("QUIT", 221);
-    client.closed();
+    client.expect_reply("PWD", 257);
+    client.expect_reply("QUIT", 221);
+    client.expect_close();
 }
 
 #[test]
 fn rein_ends_the_login_and_its_count() {
-    let server = Running::with(|config| {
+    let server = InProcessServer::with_config(|config| {
         config.users = Some(std::path::PathBuf::new());
         config.max_sessions_per_user = 1;
     });
-    let mut first = server.user();
-    first.expect("REIN", 220);
-    first.expect("PWD", 530);
-    let _second = server.user();
-    first.expect(&format!("USER {USER}"), 331);
-    first.expect(&format!("PASS {PASSWORD}"), 421);
+    let mut first = server.user_client();
+    first.expect_reply("REIN", 220);
+    first.expect_reply("PWD", 530);
+    let _second = server.user_client();
+    first.expect_reply(&format!("USER {USER}"), 331);
+    first.expect_reply(&format!("PASS {PASSWORD}"), 421);
 }
 
 #[test]
 fn anonymous_is_refused_where_it_is_not_offered() {
-    let server = Running::with(|config| config.anonymous = None);
+    let server = InProcessServer::with_config(|config| config.anonymous = None);
     let mut client = server.connect();
-    client.expect("USER anonymous", 331);
-    client.expect("PASS x@", 530);
+    client.expect_reply("USER anonymous", 331);
+    client.expect_reply("PASS x@", 530);
 }
 
 #[test]
 fn anonymous_cannot_bounce() {
-    let server = Running::start();
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
     let elsewhere = data_port::listen(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
     let argument = port_argument(elsewhere.local_addr().unwrap());
-    client.expect(&format!("PORT {argument}"), 501);
-    client.expect("PORT 127,0,0,1,0,25", 501);
-    client.expect("EPRT |1|127.0.0.1|1023|", 501);
-    server.file("f", 10);
-    client.expect("RETR f", 425);
+    client.expect_reply(&format!("PORT {argument}"), 501);
+    client.expect_reply("PORT 127,0,0,1,0,25", 501);
+    client.expect_reply("EPRT |1|127.0.0.1|1023|", 501);
+    server.create_file("f", 10);
+    client.expect_reply("RETR f", 425);
 }
 
 #[test]
 fn a_user_may_use_a_third_host_but_no_privileged_port() {
-    let server = Running::with_users();
-    let bytes = server.file("f", 100_000);
-    let mut client = server.user();
+    let server = InProcessServer::with_users();
+    let bytes = server.create_file("f", 100_000);
+    let mut client = server.user_client();
     let elsewhere = data_port::listen(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
-    client.expect("SITE DATAPEER 127.0.0.2", 200);
-    client.expect("PORT 127,0,0,2,0,25", 501);
+    client.expect_reply("SITE DATAPEER 127.0.0.2", 200);
+    client.expect_reply("PORT 127,0,0,2,0,25", 501);
     let argument = port_argument(elsewhere.local_addr().unwrap());
-    client.expect(&format!("PORT {argument}"), 200);
+    client.expect_reply(&format!("PORT {argument}"), 200);
     client.send("RETR f");
-    assert_eq!(data_port::drain(data_port::accept(&elsewhere)), bytes);
-    client.next(150);
-    client.next(226);
+    assert_eq!(data_port::read_all(data_port::accept(&elsewhere)), bytes);
+    client.expect_code(150);
+    client.expect_code(226);
 }
 
 #[test]
 fn the_globus_default_account_is_anonymous_where_that_is_offered() {
-    let server = Running::with_users();
+    let server = InProcessServer::with_users();
     for password in ["", " ", " x@"] {
         let mut client = server.connect();
-        client.expect("USER :globus-mapping:", 331);
-        client.expect(&format!("PASS{password}"), 230);
-        client.expect("MKD d", 550);
+        client.expect_reply("USER :globus-mapping:", 331);
+        client.expect_reply(&format!("PASS{password}"), 230);
+        client.expect_reply("MKD d", 550);
     }
 }
 
 #[test]
 fn the_globus_default_account_never_counts_as_a_guess() {
-    let server = Running::with(|config| {
+    let server = InProcessServer::with_config(|config| {
         config.anonymous = None;
         config.users = Some(std::path::PathBuf::new());
     });
     for _ in 0..20 {
         let mut client = server.connect();
-        client.expect("USER :globus-mapping:", 331);
-        client.expect("PASS", 530);
+        client.expect_reply("USER :globus-mapping:", 331);
+        client.expect_reply("PASS", 530);
     }
-    server.user();
+    server.user_client();
 }
 
 #[test]
 fn many_sessions_that_log_in_at_once_with_the_right_password_wait_for_no_penalty() {
-    let server = Running::with_users();
+    let server = InProcessServer::with_users();
     let mut clients: Vec<_> = (0..30).map(|_| server.connect()).collect();
     for client in &mut clients {
-        client.raw(format!("USER {USER}\r\nPASS {PASSWORD}\r\n"));
+        client.send_bytes(format!("USER {USER}\r\nPASS {PASSWORD}\r\n"));
     }
     for client in &mut clients {
-        client.next(331);
-        client.next(230);
+        client.expect_code(331);
+        client.expect_code(230);
     }
 }
 
 #[test]
 fn a_stranger_may_send_few_commands() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     let mut client = server.connect();
-    client.raw("NOOP\r\n".repeat(201));
+    client.send_bytes("NOOP\r\n".repeat(201));
     for _ in 0..200 {
-        client.next(200);
+        client.expect_code(200);
     }
-    client.next(421);
-    client.closed();
+    client.expect_code(421);
+    client.expect_close();
 }

@@ -12,7 +12,7 @@ mod serving;
 
 mod client;
 mod data_port;
-mod running;
+mod in_process_server;
 
 mod abort;
 mod addresses;
@@ -24,10 +24,10 @@ mod lines;
 mod listings;
 mod log_names;
 mod login;
-mod owners;
 mod restart;
 mod right_sizing;
 mod shares;
 mod shutdown;
 mod stream_mode;
 mod tuning;
+mod upload_owners;

@@ -1,39 +1,39 @@
 //! REST in its forms, ERET and ESTO, in both modes.
 
-use proto::eblock::Header;
+use proto::eblock::BlockHeader;
 
-use crate::client::{Client, port_argument};
+use crate::client::{ControlClient, port_argument};
 use crate::data_port;
-use crate::running::{Running, sample};
+use crate::in_process_server::{InProcessServer, test_bytes};
 
-fn retrieve(client: &mut Client, command: &str) -> Vec<u8> {
+fn retrieve(client: &mut ControlClient, command: &str) -> Vec<u8> {
     let address = client.pasv();
     client.send(command);
-    let bytes = data_port::drain(data_port::connect(address));
-    client.next(150);
-    client.next(226);
+    let bytes = data_port::read_all(data_port::connect(address));
+    client.expect_code(150);
+    client.expect_code(226);
     bytes
 }
 
 /// REST comes between PASV and the transfer as real clients have it.
-fn retrieve_from(client: &mut Client, rest: &str, command: &str) -> Vec<u8> {
-    client.expect(rest, 350);
+fn retrieve_from(client: &mut ControlClient, rest: &str, command: &str) -> Vec<u8> {
+    client.expect_reply(rest, 350);
     retrieve(client, command)
 }
 
-fn store(client: &mut Client, command: &str, bytes: &[u8]) {
+fn store(client: &mut ControlClient, command: &str, bytes: &[u8]) {
     let address = client.pasv();
     client.send(command);
-    data_port::pour(data_port::connect(address), bytes);
-    client.next(150);
-    client.next(226);
+    data_port::send_and_close(data_port::connect(address), bytes);
+    client.expect_code(150);
+    client.expect_code(226);
 }
 
 #[test]
 fn stream_offsets() {
-    let server = Running::start();
-    let bytes = server.file("f", 100_000);
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", 100_000);
+    let mut client = server.anonymous_client();
     assert_eq!(
         retrieve_from(&mut client, "REST 40000", "RETR f"),
         bytes[40_000..]
@@ -46,28 +46,28 @@ fn stream_offsets() {
         bytes[40_000..]
     );
     for bad in ["REST -5", "REST x", "REST 0-", "REST 9-3"] {
-        client.expect(bad, 501);
+        client.expect_reply(bad, 501);
     }
 }
 
 #[test]
 fn a_store_from_an_offset_keeps_what_is_before_and_ends_the_file() {
-    let server = Running::start();
-    server.file("f", 100_000);
-    let bytes = sample(80_000);
-    let mut client = server.anonymous();
-    client.expect("REST 50000", 350);
+    let server = InProcessServer::start();
+    server.create_file("f", 100_000);
+    let bytes = test_bytes(80_000);
+    let mut client = server.anonymous_client();
+    client.expect_reply("REST 50000", 350);
     store(&mut client, "STOR f", &bytes[50_000..]);
-    assert!(server.stored("f") == bytes);
+    assert!(server.read_file("f") == bytes);
     store(&mut client, "STOR f", b"short");
-    assert_eq!(server.stored("f"), b"short");
+    assert_eq!(server.read_file("f"), b"short");
 }
 
 #[test]
 fn partial_retrieve_and_store_at_an_offset() {
-    let server = Running::start();
-    let bytes = server.file("f", 100_000);
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", 100_000);
+    let mut client = server.anonymous_client();
     assert_eq!(
         retrieve(&mut client, "ERET P 1000 500 f"),
         bytes[1000..1500]
@@ -80,39 +80,39 @@ fn partial_retrieve_and_store_at_an_offset() {
     store(&mut client, "ESTO A 10 f", b"0123456789");
     let mut expected = bytes;
     expected[10..20].copy_from_slice(b"0123456789");
-    assert!(server.stored("f") == expected);
+    assert!(server.read_file("f") == expected);
 }
 
 #[test]
 fn an_adjusted_store_makes_a_file_that_is_missing() {
-    let server = Running::start();
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
     store(&mut client, "ESTO A 0 new", b"0123456789");
-    assert_eq!(server.stored("new"), b"0123456789");
+    assert_eq!(server.read_file("new"), b"0123456789");
     store(&mut client, "ESTO A 3 new", b"ab");
-    assert_eq!(server.stored("new"), b"012ab56789", "nothing is cut");
+    assert_eq!(server.read_file("new"), b"012ab56789", "nothing is cut");
     store(&mut client, "ESTO A 4 gap", b"after");
-    assert_eq!(server.stored("gap"), b"\0\0\0\0after");
+    assert_eq!(server.read_file("gap"), b"\0\0\0\0after");
     store(&mut client, "ESTO A 0 empty", b"");
-    assert_eq!(server.stored("empty"), b"");
+    assert_eq!(server.read_file("empty"), b"");
 }
 
 #[test]
 fn byte_ranges_in_mode_e() {
-    let server = Running::start();
-    let bytes = server.file("f", 100_000);
-    let mut client = server.anonymous();
-    client.expect("MODE E", 200);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", 100_000);
+    let mut client = server.anonymous_client();
+    client.expect_reply("MODE E", 200);
     let listener = data_port::listen(server.ip());
     let argument = port_argument(listener.local_addr().unwrap());
-    client.expect(&format!("PORT {argument}"), 200);
-    client.expect("REST 0-30000,60000-90000", 350);
+    client.expect_reply(&format!("PORT {argument}"), 200);
+    client.expect_reply("REST 0-30000,60000-90000", 350);
     client.send("RETR f");
     let mut stream = data_port::accept(&listener);
     let mut got = Vec::new();
     data_port::read_blocks(&mut stream, &mut got);
-    client.next(150);
-    client.next(226);
+    client.expect_code(150);
+    client.expect_code(226);
     assert!(got[..30_000].iter().all(|b| *b == 0), "not sent again");
     assert!(got[30_000..60_000] == bytes[30_000..60_000]);
     assert!(
@@ -125,24 +125,24 @@ fn byte_ranges_in_mode_e() {
     client.send("ERET P 5000 1000 f");
     let mut part = Vec::new();
     data_port::read_blocks(&mut stream, &mut part);
-    client.next(125);
-    client.next(226);
+    client.expect_code(125);
+    client.expect_code(226);
     assert_eq!(part, bytes[5000..6000]);
 }
 
 #[test]
 fn an_adjusted_store_in_mode_e_counts_from_its_offset() {
-    let server = Running::start();
-    let mut expected = server.file("f", 10_000);
-    let mut client = server.anonymous();
-    client.expect("MODE E", 200);
+    let server = InProcessServer::start();
+    let mut expected = server.create_file("f", 10_000);
+    let mut client = server.anonymous_client();
+    client.expect_reply("MODE E", 200);
     let address = client.pasv();
     client.send("ESTO A 4000 f");
     let mut stream = data_port::connect(address);
     data_port::send_block(&mut stream, 3, b"three");
-    data_port::send_header(&mut stream, Header::eof(1, false));
-    client.next_but_markers(150);
-    client.next_but_markers(226);
+    data_port::send_header(&mut stream, BlockHeader::eof(1, false));
+    client.expect_code_after_markers(150);
+    client.expect_code_after_markers(226);
     expected[4003..4008].copy_from_slice(b"three");
-    assert!(server.stored("f") == expected);
+    assert!(server.read_file("f") == expected);
 }

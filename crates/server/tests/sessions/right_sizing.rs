@@ -4,24 +4,24 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::client::Client;
+use crate::client::ControlClient;
 use crate::data_port;
-use crate::running::{Running, eventually, sample};
+use crate::in_process_server::{InProcessServer, eventually, test_bytes};
 
 const NONCE: &str = "000102030405060708090a0b0c0d0eff";
 /// Larger than what sockets hold, so that the transfer is still running when it is spoken of.
 const LARGE: usize = 24 << 20;
 
 /// A session with this policy in force.
-fn session(server: &Running, policy: &str) -> Client {
-    let mut client = server.anonymous();
-    client.expect(&format!("OPTS DRS {policy}"), 200);
+fn session(server: &InProcessServer, policy: &str) -> ControlClient {
+    let mut client = server.anonymous_client();
+    client.expect_reply(&format!("OPTS DRS {policy}"), 200);
     client
 }
 
 /// DPSV's address and nonce.
-fn dpsv(client: &mut Client) -> (SocketAddr, String) {
-    let text = client.expect("DPSV", 229).text;
+fn dpsv(client: &mut ControlClient) -> (SocketAddr, String) {
+    let text = client.expect_reply("DPSV", 229).text;
     let inner = &text[text.find('(').unwrap() + 1..text.find(')').unwrap()];
     let fields: Vec<&str> = inner.split('|').collect();
     let at = SocketAddr::new(fields[2].parse().unwrap(), fields[3].parse().unwrap());
@@ -29,9 +29,9 @@ fn dpsv(client: &mut Client) -> (SocketAddr, String) {
 }
 
 /// The other end of a DRS channel.
-struct Peer(BufReader<TcpStream>);
+struct DrsPeer(BufReader<TcpStream>);
 
-impl Peer {
+impl DrsPeer {
     fn new(stream: TcpStream) -> Self {
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -62,16 +62,16 @@ impl Peer {
 
 #[test]
 fn it_is_announced_and_asked_for() {
-    let server = Running::start();
-    let mut client = server.anonymous();
-    let features = client.expect("FEAT", 211).text;
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    let features = client.expect_reply("FEAT", 211).text;
     assert!(
         features.contains("\n DRS auto;kernel;drs1;drs;"),
         "{features}"
     );
-    client.expect("DPSV", 503);
-    client.expect("OPTS DRS none", 501);
-    client.expect("OPTS DRS drs", 200);
+    client.expect_reply("DPSV", 503);
+    client.expect_reply("OPTS DRS none", 501);
+    client.expect_reply("OPTS DRS drs", 200);
     let (at, nonce) = dpsv(&mut client);
     assert_eq!(at.ip(), server.ip());
     let (_, another) = dpsv(&mut client);
@@ -85,7 +85,7 @@ fn it_is_announced_and_asked_for() {
 #[test]
 fn the_channel_uses_the_ports_and_the_address_of_data_connections() {
     let ports = (40_300, 40_399);
-    let server = Running::with(|config| {
+    let server = InProcessServer::with_config(|config| {
         config.data_ports = Some(ports);
         config.public_address = Some("192.0.2.7".parse().unwrap());
     });
@@ -98,8 +98,8 @@ fn the_channel_uses_the_ports_and_the_address_of_data_connections() {
 fn a_sender_sets_what_it_is_told_and_echoes_it() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
-    let bytes = server.file("f", LARGE);
+    let server = InProcessServer::with_config(|config| config.transfer_log = Some(log.clone()));
+    let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs");
     let (at, nonce) = dpsv(&mut client);
     // The address serves one transfer after the other.
@@ -107,13 +107,13 @@ fn a_sender_sets_what_it_is_told_and_echoes_it() {
         let address = client.pasv();
         client.send("RETR f");
         let data = data_port::connect(address);
-        client.next(150);
-        let mut peer = Peer::connect(at, &nonce);
+        client.expect_code(150);
+        let mut peer = DrsPeer::connect(at, &nonce);
         let line = format!("SBUF {time} 262144\r\n");
         peer.say(&line);
         assert_eq!(peer.line(), line);
-        assert!(data_port::drain(data) == bytes);
-        client.next(226);
+        assert!(data_port::read_all(data) == bytes);
+        client.expect_code(226);
     }
     eventually("both are in the log with twice what was set", || {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
@@ -123,43 +123,43 @@ fn a_sender_sets_what_it_is_told_and_echoes_it() {
 
 #[test]
 fn a_receiver_tells_its_sizes() {
-    let server = Running::start();
-    let bytes = sample(LARGE);
+    let server = InProcessServer::start();
+    let bytes = test_bytes(LARGE);
     let mut client = session(&server, "drs");
     let (at, nonce) = dpsv(&mut client);
     let address = client.pasv();
     client.send("STOR f");
     let mut data = data_port::connect(address);
-    client.next(150);
-    let mut peer = Peer::connect(at, &nonce);
+    client.expect_code(150);
+    let mut peer = DrsPeer::connect(at, &nonce);
     let (first, rest) = bytes.split_at(LARGE / 2);
     data.write_all(first).unwrap();
     let line = peer.line();
     assert!(line.starts_with("SBUF "), "{line:?}");
     peer.say(&line);
-    data_port::pour(data, rest);
-    client.next(226);
-    assert!(server.stored("f") == bytes);
+    data_port::send_and_close(data, rest);
+    client.expect_code(226);
+    assert!(server.read_file("f") == bytes);
 }
 
 #[test]
 fn a_pinned_sender_keeps_its_size_and_still_echoes() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
-    let bytes = server.file("f", LARGE);
+    let server = InProcessServer::with_config(|config| config.transfer_log = Some(log.clone()));
+    let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs");
-    client.expect("SITE RETRBUFSIZE 131072", 200);
+    client.expect_reply("SITE RETRBUFSIZE 131072", 200);
     let (at, nonce) = dpsv(&mut client);
     let address = client.pasv();
     client.send("RETR f");
     let data = data_port::connect(address);
-    client.next(150);
-    let mut peer = Peer::connect(at, &nonce);
+    client.expect_code(150);
+    let mut peer = DrsPeer::connect(at, &nonce);
     peer.say("SBUF 1.5 1048576\r\n");
     assert_eq!(peer.line(), "SBUF 1.5 1048576\r\n");
-    assert!(data_port::drain(data) == bytes);
-    client.next(226);
+    assert!(data_port::read_all(data) == bytes);
+    client.expect_code(226);
     eventually("the log has twice what was pinned", || {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         text.contains("\"buffer\":262144") && text.contains("\"sizing\":\"pinned\"")
@@ -168,86 +168,86 @@ fn a_pinned_sender_keeps_its_size_and_still_echoes() {
 
 #[test]
 fn strangers_on_the_channel_are_turned_away_and_nothing_else() {
-    let server = Running::start();
-    let bytes = server.file("f", LARGE);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs");
     let (at, nonce) = dpsv(&mut client);
     let address = client.pasv();
     client.send("RETR f");
     let data = data_port::connect(address);
-    client.next(150);
-    let mut guesser = Peer::connect(at, NONCE);
-    let mut stray = Peer::new(data_port::connect_from("127.0.0.2".parse().unwrap(), at));
+    client.expect_code(150);
+    let mut guesser = DrsPeer::connect(at, NONCE);
+    let mut stray = DrsPeer::new(data_port::connect_from("127.0.0.2".parse().unwrap(), at));
     let _ = stray
         .0
         .get_mut()
         .write_all(format!("DRS {nonce}\r\n").as_bytes());
     assert_eq!(guesser.line(), "");
     assert_eq!(stray.line(), "");
-    let mut peer = Peer::connect(at, &nonce);
+    let mut peer = DrsPeer::connect(at, &nonce);
     peer.say("SBUF 1 131072\r\n");
     assert_eq!(peer.line(), "SBUF 1 131072\r\n");
     peer.say("what is this\r\n");
     assert_eq!(peer.line(), "", "nonsense closes the channel");
-    assert!(data_port::drain(data) == bytes);
-    client.next(226);
+    assert!(data_port::read_all(data) == bytes);
+    client.expect_code(226);
 }
 
 #[test]
 fn without_a_peer_on_the_channel_transfers_go_on() {
-    let server = Running::start();
-    let bytes = server.file("f", 300_000);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", 300_000);
     let mut client = session(&server, "drs");
     dpsv(&mut client);
     let address = client.pasv();
     client.send("RETR f");
-    assert_eq!(data_port::drain(data_port::connect(address)), bytes);
-    client.next(150);
-    client.next(226);
+    assert_eq!(data_port::read_all(data_port::connect(address)), bytes);
+    client.expect_code(150);
+    client.expect_code(226);
     let address = client.pasv();
     client.send("STOR g");
-    data_port::pour(data_port::connect(address), &bytes);
-    client.next(150);
-    client.next(226);
-    assert_eq!(server.stored("g"), bytes);
+    data_port::send_and_close(data_port::connect(address), &bytes);
+    client.expect_code(150);
+    client.expect_code(226);
+    assert_eq!(server.read_file("g"), bytes);
 }
 
 #[test]
 fn a_server_that_was_told_an_address_connects_there() {
-    let server = Running::start();
-    let bytes = server.file("f", LARGE);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs");
     let listener = data_port::listen(server.ip());
     let port = listener.local_addr().unwrap().port();
-    client.expect(&format!("DPRT |1|127.0.0.1|{port}|{NONCE}|"), 200);
+    client.expect_reply(&format!("DPRT |1|127.0.0.1|{port}|{NONCE}|"), 200);
     let address = client.pasv();
     client.send("RETR f");
     let data = data_port::connect(address);
-    client.next(150);
-    let mut peer = Peer::new(listener.accept().unwrap().0);
+    client.expect_code(150);
+    let mut peer = DrsPeer::new(listener.accept().unwrap().0);
     assert_eq!(peer.line(), format!("DRS {NONCE}\r\n"));
     peer.say("SBUF 7.0 65536\r\n");
     assert_eq!(peer.line(), "SBUF 7.0 65536\r\n");
-    assert!(data_port::drain(data) == bytes);
-    client.next(226);
+    assert!(data_port::read_all(data) == bytes);
+    client.expect_code(226);
 }
 
 #[test]
 fn the_channel_is_no_way_to_other_hosts() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     let mut client = session(&server, "drs");
-    client.expect(&format!("DPRT |1|192.0.2.9|4000|{NONCE}|"), 501);
-    client.expect(&format!("DPRT |1|127.0.0.1|25|{NONCE}|"), 501);
-    client.expect("DPRT |1|127.0.0.1|4000|short|", 501);
+    client.expect_reply(&format!("DPRT |1|192.0.2.9|4000|{NONCE}|"), 501);
+    client.expect_reply(&format!("DPRT |1|127.0.0.1|25|{NONCE}|"), 501);
+    client.expect_reply("DPRT |1|127.0.0.1|4000|short|", 501);
 }
 
 #[test]
 fn another_policy_and_another_login_forget_the_channel() {
-    let server = Running::start();
+    let server = InProcessServer::start();
     for ending in ["OPTS DRS auto", "REIN"] {
         let mut client = session(&server, "drs");
         let (at, _) = dpsv(&mut client);
-        let reply = client.ask(ending);
+        let reply = client.command(ending);
         assert!(matches!(reply.code, 200 | 220), "{reply:?}");
         eventually("the listener is closed", || TcpStream::connect(at).is_err());
     }
@@ -257,21 +257,21 @@ fn another_policy_and_another_login_forget_the_channel() {
 fn with_drs1_sizes_are_taken_during_a_transfer_without_a_word() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
-    let bytes = server.file("f", LARGE);
+    let server = InProcessServer::with_config(|config| config.transfer_log = Some(log.clone()));
+    let bytes = server.create_file("f", LARGE);
     let mut client = session(&server, "drs1");
     let address = client.pasv();
     client.send("RETR f");
     let mut data = data_port::connect(address);
-    client.next(150);
+    client.expect_code(150);
     client.send("SBUF 131072");
     client.send("SBUF 262144");
-    client.quiet();
+    client.expect_silence();
     let mut got = Vec::new();
     data.read_to_end(&mut got).unwrap();
     assert!(got == bytes);
-    client.next(226);
-    client.expect("SBUF 524288", 200);
+    client.expect_code(226);
+    client.expect_reply("SBUF 524288", 200);
     eventually("the last size in time was set, and why", || {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         text.contains("\"buffer\":524288")
@@ -281,26 +281,26 @@ fn with_drs1_sizes_are_taken_during_a_transfer_without_a_word() {
 
 #[test]
 fn without_it_a_size_waits_for_the_end_of_the_transfer() {
-    let server = Running::start();
-    let bytes = server.file("f", LARGE);
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", LARGE);
+    let mut client = server.anonymous_client();
     let address = client.pasv();
     client.send("RETR f");
     let data = data_port::connect(address);
-    client.next(150);
+    client.expect_code(150);
     client.send("SBUF 131072");
-    client.quiet();
-    assert!(data_port::drain(data) == bytes);
-    client.next(226);
-    client.next(200);
+    client.expect_silence();
+    assert!(data_port::read_all(data) == bytes);
+    client.expect_code(226);
+    client.expect_code(200);
 }
 
 #[test]
 fn the_log_names_the_policy() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let server = Running::with(|config| config.transfer_log = Some(log.clone()));
-    server.file("f", 100);
+    let server = InProcessServer::with_config(|config| config.transfer_log = Some(log.clone()));
+    server.create_file("f", 100);
     for (policy, pinned, named) in [
         ("drs", false, "drs"),
         ("drs1", false, "drs1"),
@@ -309,13 +309,13 @@ fn the_log_names_the_policy() {
     ] {
         let mut client = session(&server, policy);
         if pinned {
-            client.expect("SBUF 65536", 200);
+            client.expect_reply("SBUF 65536", 200);
         }
         let address = client.pasv();
         client.send("RETR f");
-        data_port::drain(data_port::connect(address));
-        client.next(150);
-        client.next(226);
+        data_port::read_all(data_port::connect(address));
+        client.expect_code(150);
+        client.expect_code(226);
         let named = format!("\"sizing\":\"{named}\"");
         eventually("the record is written", || {
             let text = std::fs::read_to_string(&log).unwrap_or_default();
@@ -328,16 +328,16 @@ fn the_log_names_the_policy() {
 
 #[test]
 fn with_drs1_a_receiver_tells_its_sizes_in_replies() {
-    let server = Running::start();
-    let bytes = sample(LARGE);
+    let server = InProcessServer::start();
+    let bytes = test_bytes(LARGE);
     let mut client = session(&server, "drs1");
     let address = client.pasv();
     client.send("STOR f");
-    data_port::pour(data_port::connect(address), &bytes);
-    client.next(150);
+    data_port::send_and_close(data_port::connect(address), &bytes);
+    client.expect_code(150);
     let mut sizes: Vec<u64> = Vec::new();
     let last = loop {
-        let reply = client.reply();
+        let reply = client.read_reply();
         match reply.text.strip_prefix("Buffer Size (") {
             Some(size) if reply.code == 126 => {
                 sizes.push(size.trim_end_matches(')').parse().unwrap());
@@ -349,5 +349,5 @@ fn with_drs1_a_receiver_tells_its_sizes_in_replies() {
     // Four times as large each time, from 64 KiB on (2003 paper §4.1).
     assert_eq!(sizes.first(), Some(&262_144), "{sizes:?}");
     assert!(sizes.is_sorted_by(|a, b| a < b), "{sizes:?}");
-    assert!(server.stored("f") == bytes);
+    assert!(server.read_file("f") == bytes);
 }

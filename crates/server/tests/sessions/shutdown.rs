@@ -10,32 +10,32 @@ use std::time::{Duration, Instant};
 use server::config::{Anonymous, ServerConfig};
 use server::{ServeError, Shutdown};
 
-use crate::client::Client;
+use crate::client::ControlClient;
 use crate::data_port;
-use crate::running::{Running, eventually, sample};
+use crate::in_process_server::{InProcessServer, eventually, test_bytes};
 
 #[test]
 fn a_drain_tells_idle_sessions_and_lets_transfers_finish() {
-    let server = Running::start();
-    let mut idle = server.anonymous();
-    let mut busy = server.anonymous();
+    let server = InProcessServer::start();
+    let mut idle = server.anonymous_client();
+    let mut busy = server.anonymous_client();
     let address = busy.pasv();
     busy.send("STOR up");
     let mut data = data_port::connect(address);
-    busy.next(150);
-    server.ask_to_stop();
-    idle.next(421);
-    idle.closed();
+    busy.expect_code(150);
+    server.request_stop();
+    idle.expect_code(421);
+    idle.expect_close();
     eventually("nobody is let in any more", || {
         TcpStream::connect(server.address).is_err()
     });
     data.write_all(b"to the end").unwrap();
     drop(data);
-    busy.next(226);
-    busy.next(421);
-    busy.closed();
-    assert_eq!(server.stored("up"), b"to the end");
-    server.wait().unwrap();
+    busy.expect_code(226);
+    busy.expect_code(421);
+    busy.expect_close();
+    assert_eq!(server.read_file("up"), b"to the end");
+    server.wait_for_end().unwrap();
 }
 
 /// The server's grace for a client's next command.
@@ -82,21 +82,21 @@ fn in_time<T>(dialogue: impl Fn(&GraceWatch) -> T) -> T {
 #[test]
 fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
     let (server, mut busy) = in_time(|watch| {
-        let server = Running::start();
-        let mut busy = server.anonymous();
+        let server = InProcessServer::start();
+        let mut busy = server.anonymous_client();
         let address = busy.pasv();
         busy.send("STOR .part");
         let mut data = data_port::connect(address);
-        busy.next(150);
-        server.ask_to_stop();
+        busy.expect_code(150);
+        server.request_stop();
         data.write_all(b"hello world").unwrap();
         drop(data);
-        busy.next(226);
+        busy.expect_code(226);
         watch.step();
         // Longer than a single grace in all, never that long between two commands.
         for _ in 0..9 {
             std::thread::sleep(Duration::from_millis(300));
-            busy.expect("CKSM MD5 0 -1 .part", 213);
+            busy.expect_reply("CKSM MD5 0 -1 .part", 213);
             watch.step();
         }
         for (command, code) in [
@@ -106,69 +106,69 @@ fn a_drain_lets_a_client_finish_what_belongs_to_its_transfer() {
             ("PASV", 227),
             ("RETR up", 421),
         ] {
-            busy.expect(command, code);
+            busy.expect_reply(command, code);
             watch.step();
         }
         (server, busy)
     });
-    busy.closed();
-    assert_eq!(server.stored("up"), b"hello world");
-    server.wait().unwrap();
+    busy.expect_close();
+    assert_eq!(server.read_file("up"), b"hello world");
+    server.wait_for_end().unwrap();
 }
 
 /// Stores the file `up`, to its 226.
-fn store_whole(client: &mut Client) {
+fn store_whole(client: &mut ControlClient) {
     let address = client.pasv();
     client.send("STOR up");
-    data_port::pour(data_port::connect(address), b"whole");
-    client.next(150);
-    client.next(226);
+    data_port::send_and_close(data_port::connect(address), b"whole");
+    client.expect_code(150);
+    client.expect_code(226);
 }
 
 #[test]
 fn a_drain_waits_for_a_quiet_client_no_longer_than_the_grace() {
     let (server, mut busy) = in_time(|watch| {
-        let server = Running::start();
-        let mut busy = server.anonymous();
+        let server = InProcessServer::start();
+        let mut busy = server.anonymous_client();
         store_whole(&mut busy);
         watch.step();
         // The transfer has just ended: its client may still want something of it.
-        server.ask_to_stop();
-        busy.expect("SIZE up", 213);
+        server.request_stop();
+        busy.expect_reply("SIZE up", 213);
         (server, busy)
     });
-    busy.next(421);
-    busy.closed();
-    server.wait().unwrap();
+    busy.expect_code(421);
+    busy.expect_close();
+    server.wait_for_end().unwrap();
 }
 
 #[test]
 fn a_follow_up_ends_with_the_drain() {
-    let server = Running::with(|config| config.drain = Duration::from_millis(500));
-    let mut busy = server.anonymous();
+    let server = InProcessServer::with_config(|config| config.drain = Duration::from_millis(500));
+    let mut busy = server.anonymous_client();
     store_whole(&mut busy);
-    server.ask_to_stop();
-    eventually("it ends", || busy.ask("SIZE up").code != 213);
-    busy.closed();
-    server.wait().unwrap();
+    server.request_stop();
+    eventually("it ends", || busy.command("SIZE up").code != 213);
+    busy.expect_close();
+    server.wait_for_end().unwrap();
 }
 
 #[test]
 fn a_drain_is_bounded() {
-    let server = Running::with(|config| config.drain = Duration::from_millis(300));
-    let mut busy = server.anonymous();
+    let server = InProcessServer::with_config(|config| config.drain = Duration::from_millis(300));
+    let mut busy = server.anonymous_client();
     let address = busy.pasv();
     busy.send("STOR up");
     let mut data = data_port::connect(address);
     data.write_all(b"never ends").unwrap();
-    busy.next(150);
+    busy.expect_code(150);
     let begun = Instant::now();
-    server.ask_to_stop();
-    busy.next(426);
-    busy.next(421);
-    busy.closed();
+    server.request_stop();
+    busy.expect_code(426);
+    busy.expect_code(421);
+    busy.expect_close();
     let _ = data.read(&mut [0; 1]);
-    server.wait().unwrap();
+    server.wait_for_end().unwrap();
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(300), "{took:?}");
 }
@@ -176,15 +176,15 @@ fn a_drain_is_bounded() {
 #[test]
 fn a_second_request_ends_at_once() {
     // Nothing else would end it.
-    let server = Running::with(|config| config.drain = Duration::from_secs(3600));
-    let mut busy = server.anonymous();
+    let server = InProcessServer::with_config(|config| config.drain = Duration::from_secs(3600));
+    let mut busy = server.anonymous_client();
     let address = busy.pasv();
     busy.send("STOR up");
     let _data = data_port::connect(address);
-    busy.next(150);
-    server.ask_to_stop();
-    server.ask_to_stop();
-    server.wait().unwrap();
+    busy.expect_code(150);
+    server.request_stop();
+    server.request_stop();
+    server.wait_for_end().unwrap();
 }
 
 fn start(change: impl FnOnce(&mut ServerConfig)) -> ServeError {
@@ -240,22 +240,25 @@ fn a_missing_users_file_and_an_unwritable_log_are_named() {
 }
 
 /// Two streams of MODE E, and ABOR when all that they sent has come.
-fn abort_a_store(client: &mut Client) {
-    client.expect("MODE E", 200);
+fn abort_a_store(client: &mut ControlClient) {
+    client.expect_reply("MODE E", 200);
     let address = client.pasv();
     client.send("STOR up");
     let mut streams = [(); 2].map(|()| data_port::connect(address));
     for (stream, offset) in streams.iter_mut().zip([0, 60_000]) {
-        data_port::send_block(stream, offset, &sample(60_000));
+        data_port::send_block(stream, offset, &test_bytes(60_000));
     }
-    client.next_but_markers(150);
+    client.expect_code_after_markers(150);
     eventually("the blocks are stored", || {
         client.send("STAT");
-        client.next_but_markers(213).text.contains("120000 bytes")
+        client
+            .expect_code_after_markers(213)
+            .text
+            .contains("120000 bytes")
     });
     client.send("ABOR");
-    client.next_but_markers(426);
-    client.next(226);
+    client.expect_code_after_markers(426);
+    client.expect_code(226);
 }
 
 #[test]
@@ -263,23 +266,23 @@ fn each_transfer_leaves_one_record() {
     let scratch = tempfile::tempdir().unwrap();
     let log = scratch.path().join("transfers.jsonl");
     let at = log.clone();
-    let server = Running::with(|config| {
+    let server = InProcessServer::with_config(|config| {
         config.transfer_log = Some(at);
         config.users = Some(PathBuf::from("to be made"));
     });
-    let bytes = server.file("f", 5000);
-    let mut client = server.anonymous();
+    let bytes = server.create_file("f", 5000);
+    let mut client = server.anonymous_client();
     let address = client.pasv();
     client.send("RETR f");
-    assert_eq!(data_port::drain(data_port::connect(address)), bytes);
-    client.next(150);
-    client.next(226);
+    assert_eq!(data_port::read_all(data_port::connect(address)), bytes);
+    client.expect_code(150);
+    client.expect_code(226);
     client.pasv();
-    client.expect("RETR missing", 550);
+    client.expect_reply("RETR missing", 550);
     drop(client);
-    abort_a_store(&mut server.user());
-    server.ask_to_stop();
-    server.wait().unwrap();
+    abort_a_store(&mut server.user_client());
+    server.request_stop();
+    server.wait_for_end().unwrap();
     let text = std::fs::read_to_string(log).unwrap();
     let records: Vec<serde_json::Value> = text
         .lines()

@@ -2,38 +2,38 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::client::{Client, eprt_argument, port_argument};
+use crate::client::{ControlClient, eprt_argument, port_argument};
 use crate::data_port;
-use crate::running::{Running, sample};
+use crate::in_process_server::{InProcessServer, test_bytes};
 
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum AddressCommand {
     Pasv,
     Epsv,
     Port,
     Eprt,
 }
 
-enum Prepared {
+enum DataEndpoint {
     Passive(SocketAddr),
     Active(std::net::TcpListener),
 }
 
-impl Prepared {
-    fn new(client: &mut Client, form: Form, ip: IpAddr) -> Self {
+impl DataEndpoint {
+    fn new(client: &mut ControlClient, form: AddressCommand, ip: IpAddr) -> Self {
         match form {
-            Form::Pasv => Self::Passive(client.pasv()),
-            Form::Epsv => Self::Passive(client.epsv()),
-            Form::Port => {
+            AddressCommand::Pasv => Self::Passive(client.pasv()),
+            AddressCommand::Epsv => Self::Passive(client.epsv()),
+            AddressCommand::Port => {
                 let listener = data_port::listen(ip);
                 let argument = port_argument(listener.local_addr().unwrap());
-                client.expect(&format!("PORT {argument}"), 200);
+                client.expect_reply(&format!("PORT {argument}"), 200);
                 Self::Active(listener)
             }
-            Form::Eprt => {
+            AddressCommand::Eprt => {
                 let listener = data_port::listen(ip);
                 let argument = eprt_argument(listener.local_addr().unwrap());
-                client.expect(&format!("EPRT {argument}"), 200);
+                client.expect_reply(&format!("EPRT {argument}"), 200);
                 Self::Active(listener)
             }
         }
@@ -47,23 +47,23 @@ impl Prepared {
     }
 }
 
-fn both_ways(server: &Running, forms: &[Form]) {
-    let mut client = server.anonymous();
+fn both_ways(server: &InProcessServer, forms: &[AddressCommand]) {
+    let mut client = server.anonymous_client();
     for form in forms {
         for size in [0, 1, 65_535, 65_536, 3_000_000] {
-            let bytes = sample(size);
-            let data = Prepared::new(&mut client, *form, server.ip());
+            let bytes = test_bytes(size);
+            let data = DataEndpoint::new(&mut client, *form, server.ip());
             client.send("STOR up");
-            data_port::pour(data.stream(), &bytes);
-            client.next(150);
-            client.next(226);
-            assert!(server.stored("up") == bytes, "{form:?} {size}");
+            data_port::send_and_close(data.stream(), &bytes);
+            client.expect_code(150);
+            client.expect_code(226);
+            assert!(server.read_file("up") == bytes, "{form:?} {size}");
 
-            let data = Prepared::new(&mut client, *form, server.ip());
+            let data = DataEndpoint::new(&mut client, *form, server.ip());
             client.send("RETR up");
-            let got = data_port::drain(data.stream());
-            client.next(150);
-            client.next(226);
+            let got = data_port::read_all(data.stream());
+            client.expect_code(150);
+            client.expect_code(226);
             assert!(got == bytes, "{form:?} {size}");
         }
     }
@@ -72,89 +72,97 @@ fn both_ways(server: &Running, forms: &[Form]) {
 #[test]
 fn over_ipv4() {
     both_ways(
-        &Running::start(),
-        &[Form::Pasv, Form::Epsv, Form::Port, Form::Eprt],
+        &InProcessServer::start(),
+        &[
+            AddressCommand::Pasv,
+            AddressCommand::Epsv,
+            AddressCommand::Port,
+            AddressCommand::Eprt,
+        ],
     );
 }
 
 #[test]
 fn over_ipv6() {
-    both_ways(&Running::on_v6(), &[Form::Epsv, Form::Eprt]);
+    both_ways(
+        &InProcessServer::on_v6(),
+        &[AddressCommand::Epsv, AddressCommand::Eprt],
+    );
 }
 
 #[test]
 fn a_data_address_serves_one_transfer() {
-    let server = Running::start();
-    server.file("f", 10);
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    server.create_file("f", 10);
+    let mut client = server.anonymous_client();
     let address = client.pasv();
     client.send("RETR f");
-    data_port::drain(data_port::connect(address));
-    client.next(150);
-    client.next(226);
-    client.expect("RETR f", 425);
+    data_port::read_all(data_port::connect(address));
+    client.expect_code(150);
+    client.expect_code(226);
+    client.expect_reply("RETR f", 425);
 }
 
 #[test]
 fn a_missing_file_is_told_before_150_and_the_address_stays() {
-    let server = Running::start();
-    server.file("f", 10);
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    server.create_file("f", 10);
+    let mut client = server.anonymous_client();
     let address = client.pasv();
-    client.expect("RETR missing", 550);
+    client.expect_reply("RETR missing", 550);
     client.send("RETR f");
-    assert_eq!(data_port::drain(data_port::connect(address)).len(), 10);
-    client.next(150);
-    client.next(226);
+    assert_eq!(data_port::read_all(data_port::connect(address)).len(), 10);
+    client.expect_code(150);
+    client.expect_code(226);
 }
 
 #[test]
 fn a_store_without_an_address_leaves_the_file_alone() {
-    let server = Running::start();
-    let bytes = server.file("f", 10);
-    server.anonymous().expect("STOR f", 425);
-    assert_eq!(server.stored("f"), bytes);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", 10);
+    server.anonymous_client().expect_reply("STOR f", 425);
+    assert_eq!(server.read_file("f"), bytes);
 }
 
 #[test]
 fn type_a_translates_line_ends() {
-    let server = Running::start();
-    let mut client = server.anonymous();
-    client.expect("TYPE A", 200);
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    client.expect_reply("TYPE A", 200);
     let address = client.pasv();
     client.send("STOR text");
-    data_port::pour(data_port::connect(address), b"one\r\ntwo\r\n");
-    client.next(150);
-    client.next(226);
-    assert_eq!(server.stored("text"), b"one\ntwo\n");
+    data_port::send_and_close(data_port::connect(address), b"one\r\ntwo\r\n");
+    client.expect_code(150);
+    client.expect_code(226);
+    assert_eq!(server.read_file("text"), b"one\ntwo\n");
     let address = client.pasv();
     client.send("RETR text");
     assert_eq!(
-        data_port::drain(data_port::connect(address)),
+        data_port::read_all(data_port::connect(address)),
         b"one\r\ntwo\r\n"
     );
-    client.next(150);
-    client.next(226);
+    client.expect_code(150);
+    client.expect_code(226);
 }
 
 #[test]
 fn appe_and_stou() {
-    let server = Running::start();
-    let mut client = server.anonymous();
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
     for part in [b"one ".as_slice(), b"two"] {
         let address = client.pasv();
         client.send("APPE log");
-        data_port::pour(data_port::connect(address), part);
-        client.next(150);
-        client.next(226);
+        data_port::send_and_close(data_port::connect(address), part);
+        client.expect_code(150);
+        client.expect_code(226);
     }
-    assert_eq!(server.stored("log"), b"one two");
+    assert_eq!(server.read_file("log"), b"one two");
     let address = client.pasv();
     client.send("STOU");
     let data = data_port::connect(address);
-    let name = client.next(150).text;
-    data_port::pour(data, b"unique");
-    client.next(226);
+    let name = client.expect_code(150).text;
+    data_port::send_and_close(data, b"unique");
+    client.expect_code(226);
     let name = name.rsplit('/').next().unwrap();
-    assert_eq!(server.stored(name), b"unique");
+    assert_eq!(server.read_file(name), b"unique");
 }

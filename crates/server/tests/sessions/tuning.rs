@@ -6,29 +6,29 @@ use std::net::TcpListener;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use data::options::Congestion;
+use data::options::CongestionChoice;
 use server::config::ServerConfig;
 use server::{ServeError, Shutdown};
 
-use crate::client::{Client, port_argument};
+use crate::client::{ControlClient, port_argument};
 use crate::data_port;
-use crate::running::Running;
+use crate::in_process_server::InProcessServer;
 
 const READER: &str = "SITE CLIENTINFO scheme=ftp;appname=\"longhaul\";appver=\"0.1.0\";";
 /// Larger than what sockets hold, so that the sender looks at its streams while they move.
 const LARGE: usize = 24 << 20;
 
 /// A session in MODE E that will be connected to at the listener.
-fn receiving(server: &Running, parallelism: &str) -> (Client, TcpListener) {
-    let mut client = server.anonymous();
-    client.expect("MODE E", 200);
+fn receiving(server: &InProcessServer, parallelism: &str) -> (ControlClient, TcpListener) {
+    let mut client = server.anonymous_client();
+    client.expect_reply("MODE E", 200);
     if !parallelism.is_empty() {
         let command = format!("OPTS RETR Parallelism={parallelism};");
-        client.expect(&command, 200);
+        client.expect_reply(&command, 200);
     }
     let listener = data_port::listen(server.ip());
     let argument = port_argument(listener.local_addr().unwrap());
-    client.expect(&format!("PORT {argument}"), 200);
+    client.expect_reply(&format!("PORT {argument}"), 200);
     (client, listener)
 }
 
@@ -76,57 +76,59 @@ fn take_all(listener: &TcpListener) -> (Vec<u8>, usize, Vec<u64>) {
 
 #[test]
 fn it_is_announced_and_asked_for_within_what_the_system_permits() {
-    let server = Running::start();
-    let mut client = server.anonymous();
-    let features = client.expect("FEAT", 211).text;
+    let server = InProcessServer::start();
+    let mut client = server.anonymous_client();
+    let features = client.expect_reply("FEAT", 211).text;
     assert!(
         features.contains("\n TUNE Streams;Congestion;"),
         "{features}"
     );
     for name in data::os::congestion::settable() {
-        client.expect(&format!("OPTS TUNE Congestion={name};"), 200);
+        client.expect_reply(&format!("OPTS TUNE Congestion={name};"), 200);
     }
-    client.expect("OPTS TUNE Congestion=auto;", 200);
-    client.expect("OPTS TUNE Congestion=system;", 200);
-    let refusal = client.expect("OPTS TUNE Congestion=warpdrive;", 504).text;
+    client.expect_reply("OPTS TUNE Congestion=auto;", 200);
+    client.expect_reply("OPTS TUNE Congestion=system;", 200);
+    let refusal = client
+        .expect_reply("OPTS TUNE Congestion=warpdrive;", 504)
+        .text;
     assert!(refusal.contains("offered: auto system"), "{refusal}");
 
-    let kept = Running::with(|config| config.client_congestion = false);
-    let mut client = kept.anonymous();
-    let features = client.expect("FEAT", 211).text;
+    let kept = InProcessServer::with_config(|config| config.client_congestion = false);
+    let mut client = kept.anonymous_client();
+    let features = client.expect_reply("FEAT", 211).text;
     assert!(features.contains("\n TUNE Streams;\n"), "{features:?}");
-    client.expect("OPTS TUNE Congestion=auto;", 504);
+    client.expect_reply("OPTS TUNE Congestion=auto;", 504);
 }
 
 #[test]
 fn a_stock_client_sees_exactly_the_connections_that_it_asked_for() {
-    let server = Running::start();
-    let bytes = server.file("f", LARGE);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", LARGE);
     for (parallelism, count) in [("", 1), ("1,1,1", 1), ("3,3,3", 3)] {
         let (mut client, listener) = receiving(&server, parallelism);
         client.send("RETR f");
         let (file, came, told) = take_all(&listener);
         assert!(file == bytes, "{parallelism}");
         assert_eq!((came, told), (count, vec![count as u64]), "{parallelism}");
-        client.next(150);
+        client.expect_code(150);
         // Nor is a stock client told what it may not understand.
-        assert_eq!(client.next(226).text, "Transfer Complete.");
+        assert_eq!(client.expect_code(226).text, "Transfer Complete.");
     }
 }
 
 #[test]
 fn within_an_open_range_the_connections_that_came_are_those_that_are_told() {
-    let server = Running::start();
-    let bytes = server.file("f", LARGE);
+    let server = InProcessServer::start();
+    let bytes = server.create_file("f", LARGE);
     let (mut client, listener) = receiving(&server, "2,1,8");
-    client.ask(READER);
+    client.command(READER);
     client.send("RETR f");
     let (file, came, told) = take_all(&listener);
     assert!(file == bytes);
     assert!((1..=8).contains(&came), "{came}");
     assert_eq!(told, [came as u64]);
-    client.next(150);
-    let end = client.next(226).text;
+    client.expect_code(150);
+    let end = client.expect_code(226).text;
     let verdict = end.strip_prefix("Transfer Complete. Limited by ");
     assert!(verdict.is_some_and(|v| v.contains(" stream")), "{end}");
 }
@@ -139,7 +141,7 @@ fn a_congestion_control_that_is_not_to_be_had_stops_the_start() {
         root: root.path().to_owned(),
         ..ServerConfig::default()
     };
-    config.transfer.congestion = Congestion::Named("warpdrive".to_owned());
+    config.transfer.congestion = CongestionChoice::Named("warpdrive".to_owned());
     let (_stop, requests) = Shutdown::manual();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

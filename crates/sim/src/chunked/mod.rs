@@ -5,19 +5,19 @@
 //! block; when the last byte has arrived the tuner is told, and its next command is sent. So the pipe
 //! drains between chunks, and each costs a round trip. Connections are kept from chunk to chunk.
 
-mod live;
+mod running;
 
 use std::time::Duration;
 
-use tune::judge::Judgement;
-use tune::streams::chunked::{RoundTrips, Tuner};
+use tune::diagnosis::LimiterShare;
+use tune::streams::chunked::{ChunkTuner, RttCommands};
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
-use live::Live;
+use running::RunningChunked;
 
 /// A file to send in chunks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Chunked {
+pub struct ChunkedSpec {
     /// Size of the file, bytes.
     pub bytes: u64,
     /// Bytes of a chunk that a stream takes at a time, at least 1.
@@ -26,18 +26,18 @@ pub struct Chunked {
     /// matter. W is the smaller one of its buffers.
     pub stream: FlowSpec,
     /// When commands are sent whose answers give R.
-    pub round_trips: RoundTrips,
+    pub round_trips: RttCommands,
     /// How often that is while data flows, above zero.
     pub tick: Duration,
     /// ρ: weight of a new round trip in R, above 0, below 1.
     pub rho: f64,
     /// When to give up, since the start of the run.
-    pub give_up: Duration,
+    pub deadline: Duration,
 }
 
 /// Facts known before the first chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
+pub struct InitialPath {
     /// W, bytes.
     pub window: u64,
     /// R: the round trip of a command on the idle path.
@@ -46,7 +46,7 @@ pub struct Start {
 
 /// A chunk that was transferred.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct ChunkReport {
     /// When its last byte had arrived, since the first command.
     pub at: Duration,
     /// N.
@@ -65,7 +65,7 @@ pub struct Part {
     pub settled: bool,
 }
 
-impl Part {
+impl ChunkReport {
     /// G = X/T, bit/s.
     pub fn goodput(&self) -> f64 {
         per_second(self.bytes, self.time)
@@ -74,7 +74,7 @@ impl Part {
 
 /// How a transfer in chunks went.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct ChunkedOutcome {
     /// All of the file arrived.
     pub complete: bool,
     /// Payload that arrived, bytes.
@@ -84,36 +84,40 @@ pub struct Outcome {
     /// Payload per second, bit/s.
     pub goodput: f64,
     /// Chunks that arrived whole, in order.
-    pub parts: Vec<Part>,
+    pub chunks: Vec<ChunkReport>,
     /// Limiter, judged from the sender's accounts.
-    pub limited_by: Judgement,
+    pub limited_by: LimiterShare,
     /// Statistics of each connection, in the order in which they were opened.
     pub flows: Vec<FlowStats>,
 }
 
-impl Outcome {
+impl ChunkedOutcome {
     /// Chunks of the tuner's own size: all but the last, which is what was left of the file.
-    pub fn whole_parts(&self) -> &[Part] {
-        match self.parts.as_slice() {
+    pub fn full_chunks(&self) -> &[ChunkReport] {
+        match self.chunks.as_slice() {
             [whole @ .., _] if self.complete && !whole.is_empty() => whole,
             all => all,
         }
     }
 }
 
-impl Chunked {
+impl ChunkedSpec {
     /// Runs the transfer over the scenario's network, beside its flows, with the tuner that `make`
     /// makes when the path's round trip is known.
-    pub fn run(&self, scenario: &Scenario, make: impl FnOnce(Start) -> Box<dyn Tuner>) -> Outcome {
-        let mut live = Live::begin(self, scenario);
+    pub fn run(
+        &self,
+        scenario: &Scenario,
+        make: impl FnOnce(InitialPath) -> Box<dyn ChunkTuner>,
+    ) -> ChunkedOutcome {
+        let mut live = RunningChunked::begin(self, scenario);
         let mut tuner = make(live.start());
         let mut last = None;
-        while live.goes_on() {
+        while live.has_work() {
             let chunk = tuner.next(last.as_ref());
-            let (reason, settled) = (tuner.reason(), tuner.settled());
+            let (reason, settled) = (tuner.reason(), tuner.is_settled());
             match live.transfer(chunk) {
                 Some(done) => {
-                    live.note(&done, reason, settled);
+                    live.record_chunk(&done, reason, settled);
                     last = Some(done);
                 }
                 None => break,

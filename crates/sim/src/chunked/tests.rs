@@ -1,10 +1,10 @@
-use tune::streams::chunked::{self, Chunk, Mode, Parameters, Transferred};
+use tune::streams::chunked::{self, Chunk, ChunkParameters, ChunkResult, ChunkTuningMode};
 use units::Rate;
 
 use super::*;
 use crate::link::{Conditions, Queue};
-use crate::tcp::{Config, Congestion};
-use crate::world::Access;
+use crate::tcp::{CongestionAlgorithm, TcpConfig};
+use crate::world::AccessLink;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -24,44 +24,44 @@ fn network() -> Scenario {
         },
         reverse: direction,
         flows: Vec::new(),
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed: 1,
     }
 }
 
-fn transfer(bytes: u64) -> Chunked {
-    let access = Access {
+fn transfer(bytes: u64) -> ChunkedSpec {
+    let access = AccessLink {
         rate: Some(Rate::bits_per_second(1_000_000_000)),
         delay: ms(1),
     };
-    Chunked {
+    ChunkedSpec {
         bytes,
         block: 64 << 10,
         stream: FlowSpec {
-            tcp: Config {
-                congestion: Congestion::NewReno,
+            tcp: TcpConfig {
+                congestion: CongestionAlgorithm::NewReno,
                 initial_window: 2,
                 receive_buffer: 64 << 10,
-                unsent: 1460,
-                ..Config::default()
+                not_sent_lowat: 1460,
+                ..TcpConfig::default()
             },
             sender_access: access,
             receiver_access: access,
             jitter: Duration::from_micros(120),
             ..FlowSpec::default()
         },
-        round_trips: RoundTrips::Flowing,
+        round_trips: RttCommands::DuringChunks,
         tick: ms(100),
         rho: 0.1,
-        give_up: Duration::from_secs(3600),
+        deadline: Duration::from_secs(3600),
     }
 }
 
 /// Says the same number and size for ever.
-struct Same(Chunk);
+struct FixedTuner(Chunk);
 
-impl Tuner for Same {
-    fn next(&mut self, _: Option<&Transferred>) -> Chunk {
+impl ChunkTuner for FixedTuner {
+    fn next(&mut self, _: Option<&ChunkResult>) -> Chunk {
         self.0
     }
 
@@ -69,13 +69,13 @@ impl Tuner for Same {
         "always".to_owned()
     }
 
-    fn settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         true
     }
 }
 
-fn same(streams: u32, bytes: u64) -> impl FnOnce(Start) -> Box<dyn Tuner> {
-    move |_| Box::new(Same(Chunk { streams, bytes }))
+fn same(streams: u32, bytes: u64) -> impl FnOnce(InitialPath) -> Box<dyn ChunkTuner> {
+    move |_| Box::new(FixedTuner(Chunk { streams, bytes }))
 }
 
 #[test]
@@ -83,17 +83,17 @@ fn a_chunk_costs_a_round_trip_more_than_its_bytes() {
     let outcome = transfer(3_000_000).run(&network(), same(1, 1_000_000));
     assert!(outcome.complete);
     assert_eq!(outcome.bytes, 3_000_000);
-    let sizes: Vec<u64> = outcome.parts.iter().map(|p| p.bytes).collect();
+    let sizes: Vec<u64> = outcome.chunks.iter().map(|p| p.bytes).collect();
     assert_eq!(sizes, [1_000_000; 3]);
     // To the server and back, 15 whole windows of 44 segments a round trip of 24.15 ms each, and the
     // 24 segments that are left.
-    let third = outcome.parts[2].time.as_secs_f64();
+    let third = outcome.chunks[2].time.as_secs_f64();
     let expected = 0.024 + 15.0 * 0.024_15 + 24.0 * 0.000_12;
     assert!((third - expected).abs() < 0.002, "{third} {expected}");
     // Slow start comes once, since the connections are kept.
-    assert!(outcome.parts[0].time > outcome.parts[1].time + ms(50));
-    assert!(outcome.parts[2].time.abs_diff(outcome.parts[1].time) < ms(2));
-    let sum: Duration = outcome.parts.iter().map(|p| p.time).sum();
+    assert!(outcome.chunks[0].time > outcome.chunks[1].time + ms(50));
+    assert!(outcome.chunks[2].time.abs_diff(outcome.chunks[1].time) < ms(2));
+    let sum: Duration = outcome.chunks.iter().map(|p| p.time).sum();
     assert_eq!(sum, outcome.elapsed);
 }
 
@@ -112,25 +112,25 @@ fn the_tuner_hears_of_window_and_round_trip() {
 #[test]
 fn round_trips_have_the_queue_in_them_only_while_data_flows() {
     let rtt = |round_trips| {
-        let chunked = Chunked {
+        let chunked = ChunkedSpec {
             round_trips,
             ..transfer(30_000_000)
         };
         let outcome = chunked.run(&network(), same(16, 15_000_000));
-        outcome.parts[1].rtt
+        outcome.chunks[1].rtt
     };
     // 16 windows of 44 packets of 0.12 ms.
-    let flowing = rtt(RoundTrips::Flowing).as_secs_f64();
+    let flowing = rtt(RttCommands::DuringChunks).as_secs_f64();
     assert!((flowing - 0.0845).abs() < 0.008, "{flowing}");
-    let between = rtt(RoundTrips::Between).as_secs_f64();
+    let between = rtt(RttCommands::BetweenChunks).as_secs_f64();
     assert!((between - 0.0241).abs() < 0.001, "{between}");
 }
 
 #[test]
 fn streams_come_and_go() {
-    struct Change(u32);
-    impl Tuner for Change {
-        fn next(&mut self, last: Option<&Transferred>) -> Chunk {
+    struct ScriptedTuner(u32);
+    impl ChunkTuner for ScriptedTuner {
+        fn next(&mut self, last: Option<&ChunkResult>) -> Chunk {
             self.0 = [1, 4, 2][last.map_or(0, |l| match l.streams {
                 1 => 1,
                 _ => 2,
@@ -143,31 +143,31 @@ fn streams_come_and_go() {
         fn reason(&self) -> String {
             self.0.to_string()
         }
-        fn settled(&self) -> bool {
+        fn is_settled(&self) -> bool {
             false
         }
     }
-    let outcome = transfer(10_000_000).run(&network(), |_| Box::new(Change(1)));
-    let streams: Vec<u32> = outcome.parts.iter().map(|p| p.streams).collect();
+    let outcome = transfer(10_000_000).run(&network(), |_| Box::new(ScriptedTuner(1)));
+    let streams: Vec<u32> = outcome.chunks.iter().map(|p| p.streams).collect();
     assert_eq!(streams, [1, 4, 2, 2, 2]);
     assert_eq!(outcome.flows.len(), 4);
     let delivered: u64 = outcome.flows.iter().map(|f| f.delivered_bytes).sum();
     assert_eq!(delivered, 10_000_000);
-    assert_eq!(outcome.parts[1].reason, "4");
-    assert!(outcome.parts[2].goodput() > 1.5 * outcome.parts[0].goodput());
+    assert_eq!(outcome.chunks[1].reason, "4");
+    assert!(outcome.chunks[2].goodput() > 1.5 * outcome.chunks[0].goodput());
 }
 
 #[test]
 fn mi_fills_the_path() {
     let outcome = transfer(300_000_000).run(&network(), |start| {
-        let parameters = Parameters {
+        let parameters = ChunkParameters {
             delta: Duration::from_secs(2),
-            ..Parameters::default()
+            ..ChunkParameters::default()
         };
-        chunked::tuner(Mode::Mi, parameters, start.window, start.rtt)
+        chunked::mode_tuner(ChunkTuningMode::Mi, parameters, start.window, start.rtt)
     });
     assert!(outcome.complete);
-    let end = outcome.whole_parts().last().unwrap();
+    let end = outcome.full_chunks().last().unwrap();
     assert!(end.settled && end.streams >= 16, "{end:?}");
     assert!(end.goodput() > 93e6, "{end:?}");
     // The paper's cost: what stands in the queue.
@@ -176,19 +176,19 @@ fn mi_fills_the_path() {
 
 #[test]
 fn time_can_run_out() {
-    let late = Chunked {
-        give_up: Duration::from_secs(5),
+    let late = ChunkedSpec {
+        deadline: Duration::from_secs(5),
         ..transfer(1 << 40)
     };
     let outcome = late.run(&network(), same(4, 20_000_000));
     assert!(!outcome.complete);
     assert!((Duration::from_secs(4)..=Duration::from_secs(5)).contains(&outcome.elapsed));
-    assert_eq!(outcome.whole_parts().len(), outcome.parts.len());
+    assert_eq!(outcome.full_chunks().len(), outcome.chunks.len());
 }
 
 #[test]
 fn a_file_of_nothing_is_done() {
     let outcome = transfer(0).run(&network(), same(1, 1));
-    assert!(outcome.complete && outcome.parts.is_empty());
+    assert!(outcome.complete && outcome.chunks.is_empty());
     assert_eq!(outcome.goodput, 0.0);
 }

@@ -8,9 +8,9 @@
 //! A trace is known in advance, so a packet's whole fate is decided when it is offered: when its
 //! last bit will have left under the rates to come, and which delay and loss hold then.
 
-mod bottleneck;
-mod course;
-mod luck;
+mod impairments;
+mod schedule;
+mod serializer;
 #[cfg(test)]
 mod tests;
 
@@ -18,11 +18,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bottleneck::Bottleneck;
-use course::nanoseconds;
-use luck::{Luck, Misfortunes};
+use impairments::{Impairments, PacketImpairments};
+use schedule::nanoseconds;
+use serializer::Serializer;
 
-use crate::trace::Trace;
+use crate::trace::PathTrace;
 use units::Rate;
 
 /// How much may wait for the bottleneck. The packet being serialised waits, all of it, until its last
@@ -88,25 +88,25 @@ pub struct Conditions {
     /// Share of packets whose payload is changed under a right checksum, 0..=1.
     pub corrupt: f64,
     /// Values in time that replace rate, delay (half the trace's round trip) and loss.
-    pub trace: Option<Arc<Trace>>,
+    pub trace: Option<Arc<PathTrace>>,
 }
 
 /// Fate of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PacketFate {
     /// The queue was full.
     Dropped,
     /// Lost behind the bottleneck.
     Lost,
     /// It arrives.
-    Arrives {
+    Delivered {
         /// When, on the clock of the call; never before an earlier packet that was not reordered.
         /// [`NEVER`] behind a bottleneck that stands still for good.
-        at: Duration,
+        arrives_at: Duration,
         /// When its last bit leaves the bottleneck.
-        departs: Duration,
+        departs_at: Duration,
         /// When its copy arrives, if it is duplicated: right behind it, and changed if it is.
-        again: Option<Duration>,
+        duplicate_at: Option<Duration>,
         /// Its payload is to be changed: a number to choose the place by.
         corrupt: Option<u64>,
     },
@@ -114,7 +114,7 @@ pub enum Fate {
 
 /// Counts of a direction so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct LinkCounters {
     /// Packets offered.
     pub packets: u64,
     /// Bytes offered.
@@ -144,7 +144,7 @@ pub const NEVER: Duration = Duration::from_nanos(u64::MAX);
 
 /// Packets that wait for the bottleneck, the one being serialised included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Backlog {
+pub struct LinkBacklog {
     /// Packets.
     pub packets: u64,
     /// Bytes of them.
@@ -155,11 +155,11 @@ pub struct Backlog {
 #[derive(Debug)]
 pub struct Link {
     conditions: Conditions,
-    counters: Counters,
-    bottleneck: Bottleneck,
-    luck: Luck,
+    counters: LinkCounters,
+    bottleneck: Serializer,
+    luck: Impairments,
     /// Packets that wait, in the order of departure; those that have departed are removed at the next call.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedPacket>,
     waiting_bytes: u64,
     /// When the latest packet that was not held back arrives, nanoseconds.
     latest: u64,
@@ -167,7 +167,7 @@ pub struct Link {
 
 /// A packet in the queue.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct QueuedPacket {
     /// Nanoseconds.
     departs: u64,
     bytes: u32,
@@ -179,9 +179,9 @@ impl Link {
     /// none of the others.
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         Self {
-            bottleneck: Bottleneck::new(&conditions),
-            luck: Luck::new(seed),
-            counters: Counters::default(),
+            bottleneck: Serializer::new(&conditions),
+            luck: Impairments::new(seed),
+            counters: LinkCounters::default(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             latest: 0,
@@ -191,23 +191,23 @@ impl Link {
 
     /// Decides about a packet of `bytes` (the IP packet, headers included) that reaches the queue
     /// at `now`; calls are in time order.
-    pub fn offer(&mut self, now: Duration, bytes: u32) -> Fate {
+    pub fn offer(&mut self, now: Duration, bytes: u32) -> PacketFate {
         let now = nanoseconds(now);
         self.counters.packets += 1;
         self.counters.bytes += u64::from(bytes);
-        self.retire(now);
+        self.remove_departed(now);
         if !self.has_room(bytes) {
             self.counters.queue_drops += 1;
-            return Fate::Dropped;
+            return PacketFate::Dropped;
         }
-        let (departs, stretch) = self.bottleneck.send(now, bytes);
+        let (departs, stretch) = self.bottleneck.depart(now, bytes);
         if departs > now {
-            self.wait(departs, bytes);
+            self.enqueue(departs, bytes);
         }
         let luck = self.luck.next(&self.conditions, stretch.loss);
         if luck.lost {
             self.counters.losses += 1;
-            return Fate::Lost;
+            return PacketFate::Lost;
         }
         self.counters.delivered += 1;
         self.counters.delivered_bytes += u64::from(bytes);
@@ -215,9 +215,9 @@ impl Link {
     }
 
     /// Packets that wait for the bottleneck at `now`, which is not before the latest packet was offered.
-    pub fn backlog(&mut self, now: Duration) -> Backlog {
-        self.retire(nanoseconds(now));
-        Backlog {
+    pub fn backlog(&mut self, now: Duration) -> LinkBacklog {
+        self.remove_departed(nanoseconds(now));
+        LinkBacklog {
             packets: self.waiting.len() as u64,
             bytes: self.waiting_bytes,
         }
@@ -229,12 +229,12 @@ impl Link {
     }
 
     /// The counts.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> LinkCounters {
         self.counters
     }
 
     /// Forgets the packets that have departed.
-    fn retire(&mut self, now: u64) {
+    fn remove_departed(&mut self, now: u64) {
         while let Some(first) = self.waiting.front()
             && first.departs <= now
         {
@@ -251,8 +251,8 @@ impl Link {
         }
     }
 
-    fn wait(&mut self, departs: u64, bytes: u32) {
-        self.waiting.push_back(Waiting { departs, bytes });
+    fn enqueue(&mut self, departs: u64, bytes: u32) {
+        self.waiting.push_back(QueuedPacket { departs, bytes });
         self.waiting_bytes += u64::from(bytes);
         let counters = &mut self.counters;
         counters.peak_queue_packets = counters.peak_queue_packets.max(self.waiting.len() as u64);
@@ -261,7 +261,7 @@ impl Link {
 
     /// When and how a packet that is not lost arrives. One that the delay would let overtake
     /// arrives together with the one before it.
-    fn deliver(&mut self, departs: u64, delay: u64, luck: Misfortunes) -> Fate {
+    fn deliver(&mut self, departs: u64, delay: u64, luck: PacketImpairments) -> PacketFate {
         let mut at = departs.saturating_add(delay).max(self.latest);
         if luck.held_back {
             self.counters.reordered += 1;
@@ -273,10 +273,10 @@ impl Link {
         self.counters.duplicated += u64::from(luck.doubled);
         self.counters.corrupted += u64::from(luck.corrupt.is_some());
         let at = Duration::from_nanos(at);
-        Fate::Arrives {
-            at,
-            departs: Duration::from_nanos(departs),
-            again: luck.doubled.then_some(at),
+        PacketFate::Delivered {
+            arrives_at: at,
+            departs_at: Duration::from_nanos(departs),
+            duplicate_at: luck.doubled.then_some(at),
             corrupt: luck.corrupt,
         }
     }

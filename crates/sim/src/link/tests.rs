@@ -3,7 +3,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::*;
-use crate::trace::Point;
+use crate::trace::TracePoint;
 
 fn plain(rate: Option<u64>) -> Conditions {
     Conditions {
@@ -13,32 +13,35 @@ fn plain(rate: Option<u64>) -> Conditions {
 }
 
 /// A trace from (nanoseconds, rate, RTT in nanoseconds).
-fn trace(points: &[(u64, Option<u64>, Option<u64>)]) -> Option<Arc<Trace>> {
-    let points = points.iter().map(|&(at, rate, rtt)| Point {
+fn trace(points: &[(u64, Option<u64>, Option<u64>)]) -> Option<Arc<PathTrace>> {
+    let points = points.iter().map(|&(at, rate, rtt)| TracePoint {
         at: Duration::from_nanos(at),
         rate: rate.map(Rate::bits_per_second),
         rtt: rtt.map(Duration::from_nanos),
         loss: None,
     });
-    Some(Arc::new(Trace::new(points.collect()).unwrap()))
+    Some(Arc::new(PathTrace::new(points.collect()).unwrap()))
 }
 
-fn departure(fate: Fate) -> u64 {
+fn departure(fate: PacketFate) -> u64 {
     match fate {
-        Fate::Arrives { departs, .. } => nanoseconds(departs),
+        PacketFate::Delivered {
+            departs_at: departs,
+            ..
+        } => nanoseconds(departs),
         other => panic!("{other:?}"),
     }
 }
 
-fn arrival(fate: Fate) -> u64 {
+fn arrival(fate: PacketFate) -> u64 {
     match fate {
-        Fate::Arrives { at, .. } => nanoseconds(at),
+        PacketFate::Delivered { arrives_at: at, .. } => nanoseconds(at),
         other => panic!("{other:?}"),
     }
 }
 
 /// Offers `count` packets of 1 000 bytes, one a microsecond.
-fn offer_many(conditions: &Conditions, seed: u64, count: u64) -> (Vec<Fate>, Counters) {
+fn offer_many(conditions: &Conditions, seed: u64, count: u64) -> (Vec<PacketFate>, LinkCounters) {
     let mut link = Link::new(conditions.clone(), seed);
     let fates = (0..count).map(|i| link.offer(Duration::from_micros(i), 1000));
     (fates.collect(), link.counters())
@@ -53,10 +56,10 @@ fn a_packet_takes_its_serialisation_and_the_delay() {
     let first = link.offer(ms(10), 1000);
     assert_eq!(
         first,
-        Fate::Arrives {
-            at: ms(61),
-            departs: ms(11),
-            again: None,
+        PacketFate::Delivered {
+            arrives_at: ms(61),
+            departs_at: ms(11),
+            duplicate_at: None,
             corrupt: None
         }
     );
@@ -107,16 +110,16 @@ fn the_packet_being_sent_waits_until_it_has_left() {
     let us = Duration::from_micros;
     link.offer(us(0), 1000);
     link.offer(us(0), 1000);
-    assert_eq!(link.offer(us(999), 1000), Fate::Dropped);
+    assert_eq!(link.offer(us(999), 1000), PacketFate::Dropped);
     assert_eq!(
         link.backlog(us(999)),
-        Backlog {
+        LinkBacklog {
             packets: 2,
             bytes: 2000
         }
     );
-    assert_ne!(link.offer(us(1000), 1000), Fate::Dropped);
-    assert_eq!(link.backlog(us(3000)), Backlog::default());
+    assert_ne!(link.offer(us(1000), 1000), PacketFate::Dropped);
+    assert_eq!(link.backlog(us(3000)), LinkBacklog::default());
     assert_eq!(link.counters().queue_drops, 1);
 }
 
@@ -224,13 +227,13 @@ fn one_misfortune_does_not_change_another() {
     let (only_loss, _) = offer_many(&losing, 9, 5000);
     let (all, _) = offer_many(&everything, 9, 5000);
     let (only_corruption, _) = offer_many(&corrupting, 9, 5000);
-    let place = |fate: &Fate| match fate {
-        Fate::Arrives { corrupt, .. } => *corrupt,
+    let place = |fate: &PacketFate| match fate {
+        PacketFate::Delivered { corrupt, .. } => *corrupt,
         _ => None,
     };
     for ((loss, all), corruption) in only_loss.iter().zip(&all).zip(&only_corruption) {
-        assert_eq!(*loss == Fate::Lost, *all == Fate::Lost);
-        if *all != Fate::Lost {
+        assert_eq!(*loss == PacketFate::Lost, *all == PacketFate::Lost);
+        if *all != PacketFate::Lost {
             assert_eq!(place(all), place(corruption));
         }
     }
@@ -289,7 +292,7 @@ fn bursts_are_as_frequent_and_as_long_as_asked() {
     let (fates, counters) = offer_many(&conditions, 5, 500_000);
     let mut bursts = 0_u32;
     for pair in fates.windows(2) {
-        bursts += u32::from(pair[0] != Fate::Lost && pair[1] == Fate::Lost);
+        bursts += u32::from(pair[0] != PacketFate::Lost && pair[1] == PacketFate::Lost);
     }
     let mean_length = counters.losses as f64 / f64::from(bursts);
     assert!((mean_length - 10.0).abs() < 1.5, "{mean_length}");
@@ -299,7 +302,7 @@ fn bursts_are_as_frequent_and_as_long_as_asked() {
 
 #[test]
 fn a_trace_replaces_the_loss() {
-    let points = [(0, 0.0), (100, 1.0)].map(|(at, loss)| Point {
+    let points = [(0, 0.0), (100, 1.0)].map(|(at, loss)| TracePoint {
         at: Duration::from_micros(at),
         rate: None,
         rtt: None,
@@ -307,12 +310,12 @@ fn a_trace_replaces_the_loss() {
     });
     let conditions = Conditions {
         loss: Loss::Independent(0.5),
-        trace: Some(Arc::new(Trace::new(points.to_vec()).unwrap())),
+        trace: Some(Arc::new(PathTrace::new(points.to_vec()).unwrap())),
         ..plain(None)
     };
     let (fates, _) = offer_many(&conditions, 1, 1000);
     for (i, fate) in fates.iter().enumerate() {
-        assert_eq!(*fate == Fate::Lost, i / 100 % 2 == 1, "packet {i}");
+        assert_eq!(*fate == PacketFate::Lost, i / 100 % 2 == 1, "packet {i}");
     }
 }
 
@@ -439,11 +442,11 @@ proptest! {
             let fate = link.offer(now, bytes);
             prop_assert_eq!(fate, again.offer(now, bytes));
             match fate {
-                Fate::Dropped => drops += 1,
-                Fate::Lost => losses += 1,
-                Fate::Arrives { at, departs, .. } => {
-                    prop_assert!(at >= latest && at >= departs && departs >= now);
-                    latest = at;
+                PacketFate::Dropped => drops += 1,
+                PacketFate::Lost => losses += 1,
+                PacketFate::Delivered { arrives_at, departs_at, .. } => {
+                    prop_assert!(arrives_at >= latest && arrives_at >= departs_at && departs_at >= now);
+                    latest = arrives_at;
                     arrivals += 1;
                 }
             }

@@ -41,8 +41,8 @@ impl Epoch {
 
 impl Cubic {
     /// The window after an acknowledgement of `acked` segments in congestion avoidance.
-    pub(super) fn grow(&mut self, now: Duration, rtt: Duration, cwnd: f64, acked: f64) -> f64 {
-        let mut epoch = self.epoch.unwrap_or_else(|| self.begin(now, cwnd));
+    pub(super) fn on_ack(&mut self, now: Duration, rtt: Duration, cwnd: f64, acked: f64) -> f64 {
+        let mut epoch = self.epoch.unwrap_or_else(|| self.begin_epoch(now, cwnd));
         let alpha = if epoch.w_est >= self.cwnd_prior {
             1.0
         } else {
@@ -87,7 +87,7 @@ impl Cubic {
         threshold
     }
 
-    fn begin(&self, now: Duration, cwnd: f64) -> Epoch {
+    fn begin_epoch(&self, now: Duration, cwnd: f64) -> Epoch {
         let w_max = if self.after_timeout {
             cwnd
         } else {

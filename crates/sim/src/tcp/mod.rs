@@ -9,20 +9,20 @@
 //! adapts to reordering.
 
 mod cubic;
-mod pace;
+mod pacing;
 mod receiver;
 mod rtt;
 mod scoreboard;
+mod segment_set;
 mod sender;
-mod spans;
 mod window;
 
 use std::time::Duration;
 
-pub(crate) use receiver::Receiver;
-pub(crate) use sender::{Segment, Sender};
-pub use sender::{SenderStats, Waits};
-pub(crate) use spans::Span;
+pub(crate) use receiver::TcpReceiver;
+pub(crate) use segment_set::SegmentRange;
+pub use sender::{LimitedTimes, SenderStats};
+pub(crate) use sender::{Segment, TcpSender};
 
 /// SACK blocks in one acknowledgement: what fits beside timestamps (RFC 2018 section 3).
 const SACK_BLOCKS: usize = 3;
@@ -32,7 +32,7 @@ pub const HEADERS: u32 = 40;
 
 /// Which congestion control a sender runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Congestion {
+pub enum CongestionAlgorithm {
     /// Additive increase, multiplicative decrease: RFC 5681 and 6582, with RFC 6675's recovery.
     NewReno,
     /// RFC 9438.
@@ -41,20 +41,20 @@ pub enum Congestion {
 
 /// Both ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Config {
+pub struct TcpConfig {
     /// Payload of a full segment, bytes, at least 1.
     pub mss: u32,
     /// Headers on every packet, bytes; an acknowledgement is nothing else.
     pub headers: u32,
     /// Congestion control.
-    pub congestion: Congestion,
+    pub congestion: CongestionAlgorithm,
     /// Initial window, segments (RFC 6928: 10; ns-2: 2), at least 1.
     pub initial_window: u32,
     /// Payload the sender keeps until it is acknowledged, bytes; at least one segment is kept.
     pub send_buffer: u64,
     /// Of that, what the application writes ahead of TCP at most (`TCP_NOTSENT_LOWAT`), bytes; at
     /// least one segment.
-    pub unsent: u64,
+    pub not_sent_lowat: u64,
     /// Payload the receiver promises room for, bytes; at least one segment.
     pub receive_buffer: u64,
     /// Longest wait before an acknowledgement (RFC 1122: below 500 ms); `None`: each segment is
@@ -67,17 +67,17 @@ pub struct Config {
     pub handshake: bool,
 }
 
-impl Default for Config {
+impl Default for TcpConfig {
     /// A segment fills a 1 500-byte packet; buffers do not limit; 1 MiB unsent, as `data` sets it;
     /// no delayed acknowledgements.
     fn default() -> Self {
         Self {
             mss: 1460,
             headers: HEADERS,
-            congestion: Congestion::Cubic,
+            congestion: CongestionAlgorithm::Cubic,
             initial_window: 10,
             send_buffer: 1 << 40,
-            unsent: 1 << 20,
+            not_sent_lowat: 1 << 20,
             receive_buffer: 1 << 40,
             delayed_ack: None,
             min_rto: Duration::from_millis(200),
@@ -86,9 +86,9 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl TcpConfig {
     /// A buffer in whole segments, at least one.
-    fn segments(&self, buffer: u64) -> u64 {
+    fn whole_segments(&self, buffer: u64) -> u64 {
         (buffer / u64::from(self.mss.max(1))).max(1)
     }
 }
@@ -101,7 +101,7 @@ pub(crate) struct Ack {
     /// The first segment it has no room for.
     pub(crate) right_edge: u64,
     /// Segments that arrived beyond `next`, the block of the latest first; unused ones are empty.
-    pub(crate) sacks: [Span; SACK_BLOCKS],
+    pub(crate) sacks: [SegmentRange; SACK_BLOCKS],
 }
 
 #[cfg(test)]

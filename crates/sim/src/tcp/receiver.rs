@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::spans::{Span, Spans};
-use super::{Ack, Config, SACK_BLOCKS};
+use super::segment_set::{SegmentRange, SegmentSet};
+use super::{Ack, SACK_BLOCKS, TcpConfig};
 
 /// Blocks that a receiver remembers to have reported: more than it can tell at once, since the next
 /// segment may join some of them.
@@ -11,9 +11,9 @@ const RECENT: usize = 2 * SACK_BLOCKS;
 
 /// One connection's receiver. Its application reads at once, so the window is always open.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub(crate) struct TcpReceiver {
     next: u64,
-    beyond: Spans,
+    beyond: SegmentSet,
     /// A segment of each block that was reported lately, the latest first (RFC 2018 section 4).
     recent: [Option<u64>; RECENT],
     window: u64,
@@ -24,13 +24,13 @@ pub(crate) struct Receiver {
     duplicates: u64,
 }
 
-impl Receiver {
-    pub(crate) fn new(config: &Config) -> Self {
+impl TcpReceiver {
+    pub(crate) fn new(config: &TcpConfig) -> Self {
         Self {
             next: 0,
-            beyond: Spans::default(),
+            beyond: SegmentSet::default(),
             recent: [None; RECENT],
-            window: config.segments(config.receive_buffer),
+            window: config.whole_segments(config.receive_buffer),
             delayed_ack: config.delayed_ack,
             deadline: None,
             delivered_bytes: 0,
@@ -41,7 +41,7 @@ impl Receiver {
     /// Takes a segment of `bytes` payload; the acknowledgement to send now, if any. RFC 5681
     /// section 4.2: at once when it is out of order or fills a gap, else every second segment.
     pub(crate) fn on_segment(&mut self, now: Duration, segment: u64, bytes: u32) -> Option<Ack> {
-        if segment < self.next || self.beyond.around(segment).is_some() {
+        if segment < self.next || self.beyond.range_containing(segment).is_some() {
             self.duplicates += 1;
             return Some(self.acknowledge());
         }
@@ -49,7 +49,7 @@ impl Receiver {
         let gaps = !self.beyond.is_empty();
         if segment > self.next {
             let end = segment + 1;
-            let span = Span {
+            let span = SegmentRange {
                 start: segment,
                 end,
             };
@@ -82,8 +82,8 @@ impl Receiver {
 
     /// Sets the buffer. A smaller one takes nothing back that was promised: the sender keeps the
     /// furthest right edge it was told.
-    pub(crate) fn set_window(&mut self, config: &Config) {
-        self.window = config.segments(config.receive_buffer);
+    pub(crate) fn set_window(&mut self, config: &TcpConfig) {
+        self.window = config.whole_segments(config.receive_buffer);
     }
 
     /// Payload that has arrived, copies not counted.
@@ -103,7 +103,7 @@ impl Receiver {
             right_edge: self.next + self.window,
             sacks: if self.beyond.is_empty() {
                 self.recent = [None; RECENT];
-                [Span::default(); SACK_BLOCKS]
+                [SegmentRange::default(); SACK_BLOCKS]
             } else {
                 self.sacks()
             },
@@ -116,12 +116,12 @@ impl Receiver {
     }
 
     /// The blocks of the latest segments, each once.
-    fn sacks(&mut self) -> [Span; SACK_BLOCKS] {
-        let mut blocks = [Span::default(); RECENT];
+    fn sacks(&mut self) -> [SegmentRange; SACK_BLOCKS] {
+        let mut blocks = [SegmentRange::default(); RECENT];
         let mut kept = [None; RECENT];
         let mut count = 0;
         for segment in self.recent.into_iter().flatten() {
-            if let Some(block) = self.beyond.around(segment)
+            if let Some(block) = self.beyond.range_containing(segment)
                 && !blocks[..count].contains(&block)
             {
                 blocks[count] = block;
@@ -130,7 +130,7 @@ impl Receiver {
             }
         }
         self.recent = kept;
-        let mut told = [Span::default(); SACK_BLOCKS];
+        let mut told = [SegmentRange::default(); SACK_BLOCKS];
         told.copy_from_slice(&blocks[..SACK_BLOCKS]);
         told
     }

@@ -9,14 +9,14 @@ const MAX_RTO: Duration = Duration::from_secs(60);
 
 /// Estimates the timeout from samples.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Estimator {
+pub(super) struct RtoEstimator {
     smoothed: Option<f64>,
     variation: f64,
     min_margin: Duration,
     backoff: u32,
 }
 
-impl Estimator {
+impl RtoEstimator {
     pub(super) fn new(min_margin: Duration) -> Self {
         Self {
             smoothed: None,
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn follows_rfc_6298() {
-        let mut e = Estimator::new(ms(20));
+        let mut e = RtoEstimator::new(ms(20));
         assert_eq!(e.timeout(), ms(1000));
         e.sample(ms(100));
         // SRTT 100, RTTVAR 50.
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn bounded_below_and_above() {
-        let mut e = Estimator::new(ms(200));
+        let mut e = RtoEstimator::new(ms(200));
         for _ in 0..50 {
             e.sample(ms(100));
         }

@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::spans::{Span, Spans};
+use super::segment_set::{SegmentRange, SegmentSet};
 
 /// Segments that must have overtaken one before it counts as lost (RFC 6675: `DupThresh`).
 pub(super) const DUP_THRESH: u64 = 3;
 
 /// One segment that was sent and not yet cumulatively acknowledged.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct SegmentState {
     sent_at: Duration,
     bytes: u32,
     /// Copies believed to be on the way.
@@ -26,7 +26,7 @@ struct Slot {
 
 /// News of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Delivered {
+pub(super) struct AckResult {
     /// Segments that are cumulatively acknowledged now and were not before.
     pub(super) acked: u64,
     /// Payload of them.
@@ -37,8 +37,8 @@ pub(super) struct Delivered {
     pub(super) sent: Option<(Duration, Duration)>,
 }
 
-impl Delivered {
-    fn note(&mut self, slot: &Slot) {
+impl AckResult {
+    fn note(&mut self, slot: &SegmentState) {
         if slot.sacked || slot.ambiguous {
             return;
         }
@@ -54,8 +54,8 @@ impl Delivered {
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
     first: u64,
-    slots: VecDeque<Slot>,
-    sacked: Spans,
+    slots: VecDeque<SegmentState>,
+    sacked: SegmentSet,
     /// Copies believed to be on the way, of all segments.
     pipe: u64,
     bytes: u64,
@@ -96,7 +96,7 @@ impl Scoreboard {
     /// Records that the next segment goes out for the first time.
     pub(super) fn send(&mut self, now: Duration, bytes: u32) -> u64 {
         let segment = self.next();
-        self.slots.push_back(Slot {
+        self.slots.push_back(SegmentState {
             sent_at: now,
             bytes,
             copies: 1,
@@ -123,8 +123,8 @@ impl Scoreboard {
     }
 
     /// Takes an acknowledgement of everything before `next`, and of `blocks`.
-    pub(super) fn acknowledge(&mut self, next: u64, blocks: &[Span]) -> Delivered {
-        let mut delivered = Delivered::default();
+    pub(super) fn acknowledge(&mut self, next: u64, blocks: &[SegmentRange]) -> AckResult {
+        let mut delivered = AckResult::default();
         while self.first < next
             && let Some(slot) = self.slots.pop_front()
         {
@@ -145,8 +145,8 @@ impl Scoreboard {
         delivered
     }
 
-    fn sack(&mut self, block: Span, delivered: &mut Delivered) {
-        let known = Span {
+    fn sack(&mut self, block: SegmentRange, delivered: &mut AckResult) {
+        let known = SegmentRange {
             start: block.start.max(self.first),
             end: block.end.min(self.next()),
         };
@@ -206,12 +206,12 @@ impl Scoreboard {
     }
 
     /// The first outstanding segment is believed to be lost.
-    pub(super) fn first_is_lost(&self) -> bool {
+    pub(super) fn is_first_lost(&self) -> bool {
         self.slots.front().is_some_and(|slot| slot.lost)
     }
 
     /// The retransmission timer expired: all that was not SACKed is lost.
-    pub(super) fn lose_all(&mut self) {
+    pub(super) fn mark_all_lost(&mut self) {
         for slot in &mut self.slots {
             slot.lost = !slot.sacked;
             slot.resent = false;
@@ -224,20 +224,20 @@ impl Scoreboard {
     }
 
     /// The first segment, lost or not, if it was not sent again yet.
-    pub(super) fn head(&self) -> Option<u64> {
+    pub(super) fn head_to_resend(&self) -> Option<u64> {
         let head = self.slots.front()?;
         (!head.resent && !head.sacked).then_some(self.first)
     }
 
     /// The next lost segment to send again (RFC 6675 `NextSeg` rule 1).
     pub(super) fn next_lost(&mut self) -> Option<u64> {
-        self.candidate(self.loss_edge)
+        self.next_unresent(self.loss_edge)
     }
 
     /// The next segment with a SACKed one after it, lost or not (rule 3).
     pub(super) fn next_hole(&mut self) -> Option<u64> {
         let highest = self.sacked.nth_highest(1)?;
-        self.candidate(highest)
+        self.next_unresent(highest)
     }
 
     /// The last segment that was not SACKed (rule 4).
@@ -246,7 +246,7 @@ impl Scoreboard {
         Some(self.next() - 1 - back as u64)
     }
 
-    fn candidate(&mut self, end: u64) -> Option<u64> {
+    fn next_unresent(&mut self, end: u64) -> Option<u64> {
         while self.cursor < end {
             let segment = self.cursor;
             let slot = self.slot(segment);
@@ -259,7 +259,7 @@ impl Scoreboard {
     }
 
     /// `segment` is outstanding.
-    fn slot(&mut self, segment: u64) -> &mut Slot {
+    fn slot(&mut self, segment: u64) -> &mut SegmentState {
         &mut self.slots[index(self.first, segment)]
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::pace::SegmentPacer;
-use super::rtt::Estimator;
-use super::scoreboard::{DUP_THRESH, Delivered, Scoreboard};
-use super::window::Window;
-use super::{Ack, Config};
+use super::pacing::SegmentPacer;
+use super::rtt::RtoEstimator;
+use super::scoreboard::{AckResult, DUP_THRESH, Scoreboard};
+use super::window::CongestionWindow;
+use super::{Ack, TcpConfig};
 
 /// A segment to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct Segment {
 
 /// Time that a sender spent waiting, as Linux keeps it in `tcp_info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Waits {
+pub struct LimitedTimes {
     /// Data was outstanding or could have been sent.
     pub busy: Duration,
     /// Of that, the receiver's window did not allow more.
@@ -48,11 +48,11 @@ pub struct SenderStats {
     /// The smallest; zero before the first.
     pub rtt_min: Duration,
     /// Where the time went.
-    pub waits: Waits,
+    pub limited_times: LimitedTimes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum RecoveryPhase {
     /// Nothing is known to be lost.
     Open,
     /// RFC 6675's recovery, until segments before `until` are acknowledged.
@@ -69,7 +69,7 @@ enum Phase {
 
 /// Event that a sender waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waiting {
+enum SendBlocker {
     /// For the application, with nothing in flight.
     Application,
     /// For acknowledgements of the last that the application gave.
@@ -83,13 +83,13 @@ enum Waiting {
 
 /// One connection's sender.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct TcpSender {
     mss: u32,
     initial_window: u32,
-    window: Window,
+    window: CongestionWindow,
     board: Scoreboard,
-    rtt: Estimator,
-    phase: Phase,
+    rtt: RtoEstimator,
+    phase: RecoveryPhase,
     duplicate_acks: u64,
     right_edge: u64,
     buffer: u64,
@@ -101,31 +101,31 @@ pub(crate) struct Sender {
     deadline: Option<Duration>,
     last_sent: Duration,
     pace: SegmentPacer,
-    waiting: Waiting,
+    waiting: SendBlocker,
     /// Since when `waiting` is accounted for.
     waiting_since: Duration,
     stats: SenderStats,
 }
 
-impl Sender {
-    pub(crate) fn new(config: &Config) -> Self {
+impl TcpSender {
+    pub(crate) fn new(config: &TcpConfig) -> Self {
         Self {
             mss: config.mss.max(1),
             initial_window: config.initial_window,
-            window: Window::new(config),
+            window: CongestionWindow::new(config),
             board: Scoreboard::default(),
-            rtt: Estimator::new(config.min_rto),
-            phase: Phase::Open,
+            rtt: RtoEstimator::new(config.min_rto),
+            phase: RecoveryPhase::Open,
             duplicate_acks: 0,
-            right_edge: config.segments(config.receive_buffer),
-            buffer: config.segments(config.send_buffer) * u64::from(config.mss.max(1)),
+            right_edge: config.whole_segments(config.receive_buffer),
+            buffer: config.whole_segments(config.send_buffer) * u64::from(config.mss.max(1)),
             unsent: 0,
-            unsent_limit: config.unsent.max(u64::from(config.mss)),
+            unsent_limit: config.not_sent_lowat.max(u64::from(config.mss)),
             pushed: false,
             deadline: None,
             last_sent: Duration::ZERO,
             pace: SegmentPacer::default(),
-            waiting: Waiting::Application,
+            waiting: SendBlocker::Application,
             waiting_since: Duration::ZERO,
             stats: SenderStats::default(),
         }
@@ -133,13 +133,13 @@ impl Sender {
 
     /// Bytes that the application may write now: as many as there is room for in the send buffer, and
     /// not too much ahead of TCP, so that what flows share goes to those that can send it.
-    pub(crate) fn room(&self) -> u64 {
+    pub(crate) fn writable_bytes(&self) -> u64 {
         let kept = self.board.bytes() + self.unsent;
         let ahead = self.unsent_limit.saturating_sub(self.unsent);
         self.buffer.saturating_sub(kept).min(ahead)
     }
 
-    /// The application writes; at most [`Self::room`].
+    /// The application writes; at most [`Self::writable_bytes`].
     pub(crate) fn write(&mut self, bytes: u64) {
         self.unsent += bytes;
         self.pushed = false;
@@ -151,13 +151,13 @@ impl Sender {
     }
 
     /// Everything that was written has been acknowledged.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub(crate) fn is_fully_acked(&self) -> bool {
         self.unsent == 0 && self.board.outstanding() == 0
     }
 
     /// Sets the send buffer; one that is smaller than what it holds fills no further.
-    pub(crate) fn set_buffer(&mut self, config: &Config) {
-        self.buffer = config.segments(config.send_buffer) * u64::from(self.mss);
+    pub(crate) fn set_send_buffer(&mut self, config: &TcpConfig) {
+        self.buffer = config.whole_segments(config.send_buffer) * u64::from(self.mss);
     }
 
     /// Sends no more than `rate` from now on, bytes of payload per second; `None`: as the windows
@@ -167,28 +167,28 @@ impl Sender {
     }
 
     /// When the pace allows the next segment, if it is what holds one back.
-    pub(crate) fn turn(&self) -> Option<Duration> {
-        let paced = self.waiting == Waiting::Pace;
-        paced.then(|| self.pace.turn())
+    pub(crate) fn next_pacing_time(&self) -> Option<Duration> {
+        let paced = self.waiting == SendBlocker::Pace;
+        paced.then(|| self.pace.next_send_time())
     }
 
     /// Takes an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Duration, ack: &Ack) {
         self.right_edge = self.right_edge.max(ack.right_edge);
         let delivered = self.board.acknowledge(ack.next, &ack.sacks);
-        self.measure(now, &delivered);
+        self.take_rtt_sample(now, &delivered);
         if delivered.acked > 0 {
             self.on_progress(now, &delivered);
         } else if delivered.sacked > 0 {
             self.duplicate_acks += 1;
         }
-        let lost = self.board.first_is_lost() || self.duplicate_acks >= DUP_THRESH;
-        if self.phase == Phase::Open && lost && self.board.outstanding() > 0 {
-            self.recover(now);
+        let lost = self.board.is_first_lost() || self.duplicate_acks >= DUP_THRESH;
+        if self.phase == RecoveryPhase::Open && lost && self.board.outstanding() > 0 {
+            self.enter_recovery(now);
         }
     }
 
-    fn measure(&mut self, now: Duration, delivered: &Delivered) {
+    fn take_rtt_sample(&mut self, now: Duration, delivered: &AckResult) {
         let Some((earliest, latest)) = delivered.sent else {
             return;
         };
@@ -206,38 +206,40 @@ impl Sender {
         stats.rtt_total += rtt;
     }
 
-    fn on_progress(&mut self, now: Duration, delivered: &Delivered) {
+    fn on_progress(&mut self, now: Duration, delivered: &AckResult) {
         self.stats.acked_bytes += delivered.acked_bytes;
         self.duplicate_acks = 0;
         self.rtt.on_progress();
         self.deadline = (self.board.outstanding() > 0).then(|| now + self.rtt.timeout());
         let first = self.board.first();
         match self.phase {
-            Phase::Open => self.open_window(now, delivered.acked, false),
-            Phase::Recovery { until, .. } if first >= until => self.phase = Phase::Open,
-            Phase::Recovery { .. } => {}
-            Phase::Loss { until } => {
+            RecoveryPhase::Open => self.open_window(now, delivered.acked, false),
+            RecoveryPhase::Recovery { until, .. } if first >= until => {
+                self.phase = RecoveryPhase::Open;
+            }
+            RecoveryPhase::Recovery { .. } => {}
+            RecoveryPhase::Loss { until } => {
                 self.open_window(now, delivered.acked, true);
                 if first >= until {
-                    self.phase = Phase::Open;
+                    self.phase = RecoveryPhase::Open;
                 }
             }
         }
     }
 
     fn open_window(&mut self, now: Duration, acked: u64, recovering: bool) {
-        if self.waiting == Waiting::Congestion {
+        if self.waiting == SendBlocker::Congestion {
             let rtt = self.rtt.smoothed().unwrap_or_default();
-            self.window.open(now, rtt, acked, recovering);
+            self.window.on_ack(now, rtt, acked, recovering);
         } else {
-            self.window.pause(now);
+            self.window.on_ack_not_cwnd_limited(now);
         }
     }
 
-    fn recover(&mut self, now: Duration) {
+    fn enter_recovery(&mut self, now: Duration) {
         self.stats.recoveries += 1;
         self.window.on_loss(self.board.outstanding());
-        self.phase = Phase::Recovery {
+        self.phase = RecoveryPhase::Recovery {
             until: self.board.next(),
             urgent: true,
             rescued: false,
@@ -260,29 +262,29 @@ impl Sender {
         let again = self.rtt.is_backed_off();
         self.window.on_timeout(self.board.outstanding(), again);
         self.rtt.back_off();
-        self.board.lose_all();
+        self.board.mark_all_lost();
         self.duplicate_acks = 0;
-        self.phase = Phase::Loss {
+        self.phase = RecoveryPhase::Loss {
             until: self.board.next(),
         };
         self.deadline = Some(now + self.rtt.timeout());
     }
 
-    /// The next segment to send now; `None`: wait, and tell [`Self::rest`].
-    pub(crate) fn poll(&mut self, now: Duration) -> Option<Segment> {
+    /// The next segment to send now; `None`: wait, and tell [`Self::account_wait`].
+    pub(crate) fn next_segment(&mut self, now: Duration) -> Option<Segment> {
         if !self.pace.allows(now) {
             return None;
         }
-        if let Phase::Recovery { urgent, .. } = &mut self.phase
+        if let RecoveryPhase::Recovery { urgent, .. } = &mut self.phase
             && std::mem::take(urgent)
-            && let Some(first) = self.board.head()
+            && let Some(first) = self.board.head_to_resend()
         {
             return Some(self.resend(now, first));
         }
         if self.window.cwnd() - (self.board.pipe() as f64) < 1.0 {
             return None;
         }
-        if self.phase != Phase::Open
+        if self.phase != RecoveryPhase::Open
             && let Some(lost) = self.board.next_lost()
         {
             return Some(self.resend(now, lost));
@@ -292,13 +294,13 @@ impl Sender {
         {
             return Some(self.send(now, bytes));
         }
-        let spare = self.spare()?;
+        let spare = self.next_speculative()?;
         Some(self.resend(now, spare))
     }
 
     /// RFC 6675 `NextSeg` rules 3 and 4: nothing is surely lost and nothing new may go.
-    fn spare(&mut self) -> Option<u64> {
-        let Phase::Recovery { rescued, .. } = &mut self.phase else {
+    fn next_speculative(&mut self) -> Option<u64> {
+        let RecoveryPhase::Recovery { rescued, .. } = &mut self.phase else {
             return None;
         };
         if let Some(hole) = self.board.next_hole() {
@@ -321,7 +323,7 @@ impl Sender {
     fn send(&mut self, now: Duration, bytes: u32) -> Segment {
         let idle = self.board.outstanding() == 0;
         if idle && now.saturating_sub(self.last_sent) > self.rtt.timeout() {
-            self.window.restart(now, self.initial_window);
+            self.window.restart_after_idle(now, self.initial_window);
         }
         self.unsent -= u64::from(bytes);
         let number = self.board.send(now, bytes);
@@ -347,41 +349,41 @@ impl Sender {
 
     /// Nothing more can be sent now; `more`: the application has bytes that the buffer has no room
     /// for. Accounts for the time until the next call.
-    pub(crate) fn rest(&mut self, now: Duration, more: bool) {
-        self.stats.waits = self.waits(now);
+    pub(crate) fn account_wait(&mut self, now: Duration, more: bool) {
+        self.stats.limited_times = self.limited_times_at(now);
         self.waiting_since = now;
         let window_full = self.window.cwnd() - (self.board.pipe() as f64) < 1.0;
         // `poll` leaves it only when the pace does not allow it.
-        let urgent = matches!(self.phase, Phase::Recovery { urgent: true, .. });
+        let urgent = matches!(self.phase, RecoveryPhase::Recovery { urgent: true, .. });
         self.waiting = if window_full && !urgent {
-            Waiting::Congestion
-        } else if !self.pace.allows(now) && self.may_send() {
-            Waiting::Pace
+            SendBlocker::Congestion
+        } else if !self.pace.allows(now) && self.has_sendable_data() {
+            SendBlocker::Pace
         } else if self.next_payload().is_some() {
-            Waiting::ReceiveWindow
+            SendBlocker::ReceiveWindow
         } else if more && self.board.outstanding() > 0 {
-            Waiting::SendBuffer
-        } else if self.is_drained() {
-            Waiting::Application
+            SendBlocker::SendBuffer
+        } else if self.is_fully_acked() {
+            SendBlocker::Application
         } else {
-            Waiting::LastAcks
+            SendBlocker::LastAcks
         };
     }
 
     /// There is something to send, new or again, but for the pace.
-    fn may_send(&self) -> bool {
-        self.phase != Phase::Open
+    fn has_sendable_data(&self) -> bool {
+        self.phase != RecoveryPhase::Open
             || (self.next_payload().is_some() && self.board.next() < self.right_edge)
     }
 
-    fn waits(&self, now: Duration) -> Waits {
+    fn limited_times_at(&self, now: Duration) -> LimitedTimes {
         let passed = now.saturating_sub(self.waiting_since);
-        let mut waits = self.stats.waits;
+        let mut waits = self.stats.limited_times;
         match self.waiting {
-            Waiting::Application => return waits,
-            Waiting::LastAcks | Waiting::Congestion | Waiting::Pace => {}
-            Waiting::ReceiveWindow => waits.rwnd_limited += passed,
-            Waiting::SendBuffer => waits.sndbuf_limited += passed,
+            SendBlocker::Application => return waits,
+            SendBlocker::LastAcks | SendBlocker::Congestion | SendBlocker::Pace => {}
+            SendBlocker::ReceiveWindow => waits.rwnd_limited += passed,
+            SendBlocker::SendBuffer => waits.sndbuf_limited += passed,
         }
         waits.busy += passed;
         waits
@@ -390,7 +392,7 @@ impl Sender {
     /// Counts and sights until `now`.
     pub(crate) fn stats(&self, now: Duration) -> SenderStats {
         SenderStats {
-            waits: self.waits(now),
+            limited_times: self.limited_times_at(now),
             ..self.stats
         }
     }
@@ -401,7 +403,7 @@ impl Sender {
     }
 
     /// The slow-start threshold, segments; infinite before the first loss.
-    pub(crate) fn threshold(&self) -> f64 {
-        self.window.threshold()
+    pub(crate) fn ssthresh(&self) -> f64 {
+        self.window.ssthresh()
     }
 }

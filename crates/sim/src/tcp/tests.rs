@@ -15,18 +15,18 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn reno() -> Config {
-    Config {
+fn reno() -> TcpConfig {
+    TcpConfig {
         mss: MSS,
-        congestion: Congestion::NewReno,
+        congestion: CongestionAlgorithm::NewReno,
         initial_window: 4,
-        ..Config::default()
+        ..TcpConfig::default()
     }
 }
 
 /// Event in the wire.
 #[derive(Clone, Copy)]
-enum Arrival {
+enum DelayLineEvent {
     Segment(Segment),
     Ack(Ack),
     ReceiverTimer,
@@ -34,23 +34,23 @@ enum Arrival {
 
 /// A path that only delays, and loses what `lose` says: segment number and how often it was sent
 /// before.
-struct Wire<F> {
+struct DelayLine<F> {
     now: Duration,
-    sender: Sender,
-    receiver: Receiver,
-    due: BTreeMap<(Duration, u64), Arrival>,
+    sender: TcpSender,
+    receiver: TcpReceiver,
+    due: BTreeMap<(Duration, u64), DelayLineEvent>,
     made: u64,
     sent: Vec<(Duration, u64)>,
     acks: Vec<(Duration, u64)>,
     lose: F,
 }
 
-impl<F: FnMut(u64, usize) -> bool> Wire<F> {
-    fn new(config: &Config, segments: u64, lose: F) -> Self {
+impl<F: FnMut(u64, usize) -> bool> DelayLine<F> {
+    fn new(config: &TcpConfig, segments: u64, lose: F) -> Self {
         let mut wire = Self {
             now: Duration::ZERO,
-            sender: Sender::new(config),
-            receiver: Receiver::new(config),
+            sender: TcpSender::new(config),
+            receiver: TcpReceiver::new(config),
             due: BTreeMap::new(),
             made: 0,
             sent: Vec::new(),
@@ -63,39 +63,39 @@ impl<F: FnMut(u64, usize) -> bool> Wire<F> {
         wire
     }
 
-    fn deliver(&mut self, at: Duration, arrival: Arrival) {
+    fn deliver(&mut self, at: Duration, arrival: DelayLineEvent) {
         self.made += 1;
         self.due.insert((at, self.made), arrival);
     }
 
     fn pump(&mut self) {
-        while let Some(segment) = self.sender.poll(self.now) {
+        while let Some(segment) = self.sender.next_segment(self.now) {
             let number = segment.number;
             let before = self.sent.iter().filter(|(_, n)| *n == number).count();
             self.sent.push((self.now, number));
             if !(self.lose)(number, before) {
-                self.deliver(self.now + ONE_WAY, Arrival::Segment(segment));
+                self.deliver(self.now + ONE_WAY, DelayLineEvent::Segment(segment));
             }
         }
-        self.sender.rest(self.now, false);
+        self.sender.account_wait(self.now, false);
     }
 
     fn acknowledge(&mut self, ack: Option<Ack>) {
         match ack {
             Some(ack) => {
                 self.acks.push((self.now, ack.next));
-                self.deliver(self.now + ONE_WAY, Arrival::Ack(ack));
+                self.deliver(self.now + ONE_WAY, DelayLineEvent::Ack(ack));
             }
             None => {
                 let at = self.receiver.deadline().unwrap();
-                self.deliver(at, Arrival::ReceiverTimer);
+                self.deliver(at, DelayLineEvent::ReceiverTimer);
             }
         }
     }
 
     /// Runs until everything is acknowledged, or until `until`.
     fn run(&mut self, until: Duration) -> SenderStats {
-        while !self.sender.is_drained() {
+        while !self.sender.is_fully_acked() {
             let packet = self.due.keys().next().map(|(at, _)| *at);
             let timer = self.sender.deadline();
             let next = packet.into_iter().chain(timer).min().unwrap();
@@ -114,23 +114,23 @@ impl<F: FnMut(u64, usize) -> bool> Wire<F> {
         self.sender.stats(self.now)
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: DelayLineEvent) {
         match arrival {
-            Arrival::Segment(segment) => {
+            DelayLineEvent::Segment(segment) => {
                 let ack = self
                     .receiver
                     .on_segment(self.now, segment.number, segment.bytes);
                 self.acknowledge(ack);
             }
-            Arrival::Ack(ack) => {
+            DelayLineEvent::Ack(ack) => {
                 self.sender.on_ack(self.now, &ack);
                 self.pump();
             }
-            Arrival::ReceiverTimer if self.receiver.deadline() == Some(self.now) => {
+            DelayLineEvent::ReceiverTimer if self.receiver.deadline() == Some(self.now) => {
                 let ack = self.receiver.on_timer();
                 self.acknowledge(Some(ack));
             }
-            Arrival::ReceiverTimer => {}
+            DelayLineEvent::ReceiverTimer => {}
         }
     }
 
@@ -144,7 +144,7 @@ impl<F: FnMut(u64, usize) -> bool> Wire<F> {
 
 #[test]
 fn slow_start_doubles_every_round_trip() {
-    let mut wire = Wire::new(&reno(), 10_000, |_, _| false);
+    let mut wire = DelayLine::new(&reno(), 10_000, |_, _| false);
     wire.run(ms(650));
     let mut rounds = BTreeMap::new();
     for (at, _) in &wire.sent {
@@ -156,18 +156,18 @@ fn slow_start_doubles_every_round_trip() {
 
 #[test]
 fn slow_start_doubles_with_delayed_acknowledgements_too() {
-    let config = Config {
+    let config = TcpConfig {
         delayed_ack: Some(ms(40)),
         ..reno()
     };
-    let mut wire = Wire::new(&config, 10_000, |_, _| false);
+    let mut wire = DelayLine::new(&config, 10_000, |_, _| false);
     wire.run(ms(450));
     assert_eq!(wire.sent.len(), 4 + 8 + 16 + 32 + 64);
 }
 
 #[test]
 fn one_loss_is_repaired_in_a_round_trip() {
-    let mut wire = Wire::new(&reno(), 60, |number, before| number == 5 && before == 0);
+    let mut wire = DelayLine::new(&reno(), 60, |number, before| number == 5 && before == 0);
     let stats = wire.run(ms(5000));
     assert_eq!(
         (stats.retransmits, stats.recoveries, stats.timeouts),
@@ -181,7 +181,7 @@ fn one_loss_is_repaired_in_a_round_trip() {
 #[test]
 fn many_losses_of_one_window_are_repaired_without_a_timeout() {
     let lost = [28, 30, 31, 36, 41, 42, 43, 50, 55];
-    let mut wire = Wire::new(&reno(), 2000, |number, before| {
+    let mut wire = DelayLine::new(&reno(), 2000, |number, before| {
         before == 0 && lost.contains(&number)
     });
     let stats = wire.run(ms(60_000));
@@ -194,17 +194,17 @@ fn many_losses_of_one_window_are_repaired_without_a_timeout() {
 
 #[test]
 fn a_loss_halves_the_window() {
-    let mut wire = Wire::new(&reno(), 4000, |number, before| number == 40 && before == 0);
+    let mut wire = DelayLine::new(&reno(), 4000, |number, before| number == 40 && before == 0);
     wire.run(ms(420));
     // 32 and 64 segments were in flight in the rounds of the loss and of its repair.
-    assert_eq!(wire.sender.cwnd(), wire.sender.threshold());
+    assert_eq!(wire.sender.cwnd(), wire.sender.ssthresh());
     let cwnd = wire.sender.cwnd();
     assert!((22.0..=32.0).contains(&cwnd), "{cwnd}");
 }
 
 #[test]
 fn a_lost_last_segment_waits_for_the_timer() {
-    let mut wire = Wire::new(&reno(), 10, |number, before| number == 9 && before == 0);
+    let mut wire = DelayLine::new(&reno(), 10, |number, before| number == 9 && before == 0);
     let stats = wire.run(ms(5000));
     assert_eq!(
         (stats.timeouts, stats.retransmits, stats.recoveries),
@@ -220,7 +220,7 @@ fn a_lost_last_segment_waits_for_the_timer() {
 fn timeouts_back_off_and_give_way_to_slow_start() {
     // A round of 16 segments and the first four attempts to repair it are lost.
     let mut outage = 20;
-    let mut wire = Wire::new(&reno(), 300, |number, _| {
+    let mut wire = DelayLine::new(&reno(), 300, |number, _| {
         let lost = number >= 12 && outage > 0;
         outage -= u64::from(lost);
         lost
@@ -236,11 +236,11 @@ fn timeouts_back_off_and_give_way_to_slow_start() {
 
 #[test]
 fn a_lost_retransmission_is_noticed_without_the_timer() {
-    let config = Config {
+    let config = TcpConfig {
         min_rto: Duration::from_secs(1),
         ..reno()
     };
-    let mut wire = Wire::new(&config, 4000, |number, before| number == 40 && before < 2);
+    let mut wire = DelayLine::new(&config, 4000, |number, before| number == 40 && before < 2);
     let stats = wire.run(ms(3000));
     assert_eq!(stats.timeouts, 0);
     assert_eq!(wire.sent_at(40).len(), 3);
@@ -249,7 +249,7 @@ fn a_lost_retransmission_is_noticed_without_the_timer() {
 #[test]
 fn two_losses_at_the_end_are_rescued() {
     // The two before the last: nothing new follows, so that three cannot overtake them.
-    let mut wire = Wire::new(&reno(), 30, |number, before| {
+    let mut wire = DelayLine::new(&reno(), 30, |number, before| {
         before == 0 && (number == 24 || number == 28)
     });
     let stats = wire.run(ms(5000));
@@ -259,18 +259,18 @@ fn two_losses_at_the_end_are_rescued() {
 
 #[test]
 fn the_receive_window_bounds_what_is_in_flight() {
-    let config = Config {
+    let config = TcpConfig {
         receive_buffer: 8 * 1000 + 999,
         ..reno()
     };
-    let mut wire = Wire::new(&config, 4000, |_, _| false);
+    let mut wire = DelayLine::new(&config, 4000, |_, _| false);
     let stats = wire.run(ms(10_000));
     // 8 whole segments a round trip.
     let rounds = 10_000 / 100 - 1;
     assert_eq!(stats.segments, 4 + 8 * rounds + 8);
     // In the first two rounds the congestion window was no larger.
-    assert_eq!(stats.waits.rwnd_limited, ms(10_000) - 2 * RTT);
-    assert_eq!(stats.waits.busy, ms(10_000));
+    assert_eq!(stats.limited_times.rwnd_limited, ms(10_000) - 2 * RTT);
+    assert_eq!(stats.limited_times.busy, ms(10_000));
     assert!(
         wire.sender.cwnd() <= 9.0,
         "grew though it was not the limit"
@@ -279,7 +279,7 @@ fn the_receive_window_bounds_what_is_in_flight() {
 
 #[test]
 fn round_trips_are_measured() {
-    let mut wire = Wire::new(&reno(), 500, |number, before| number == 40 && before == 0);
+    let mut wire = DelayLine::new(&reno(), 500, |number, before| number == 40 && before == 0);
     let stats = wire.run(ms(60_000));
     assert_eq!(stats.rtt_min, RTT);
     // Neither the retransmission nor what waited behind the gap is taken for a slow path.
@@ -291,11 +291,11 @@ fn round_trips_are_measured() {
 
 #[test]
 fn every_second_segment_is_acknowledged_and_gaps_at_once() {
-    let config = Config {
+    let config = TcpConfig {
         delayed_ack: Some(ms(40)),
         ..reno()
     };
-    let mut receiver = Receiver::new(&config);
+    let mut receiver = TcpReceiver::new(&config);
     let mut next = |at, number| receiver.on_segment(ms(at), number, MSS).map(|ack| ack.next);
     assert_eq!(next(0, 0), None);
     assert_eq!(next(1, 1), Some(2));
@@ -313,7 +313,7 @@ fn every_second_segment_is_acknowledged_and_gaps_at_once() {
 
 #[test]
 fn sack_blocks_name_the_latest_first() {
-    let mut receiver = Receiver::new(&reno());
+    let mut receiver = TcpReceiver::new(&reno());
     let mut sacks = Vec::new();
     for number in [0, 2, 4, 6, 8, 7, 9] {
         let ack = receiver.on_segment(Duration::ZERO, number, MSS).unwrap();
@@ -328,7 +328,7 @@ fn sack_blocks_name_the_latest_first() {
 
 #[test]
 fn an_idle_connection_starts_again_from_its_initial_window() {
-    let mut wire = Wire::new(&reno(), 200, |_, _| false);
+    let mut wire = DelayLine::new(&reno(), 200, |_, _| false);
     wire.run(ms(5000));
     assert!(wire.sender.cwnd() > 50.0);
     wire.now += Duration::from_secs(10);
@@ -349,17 +349,17 @@ proptest! {
         delayed: bool,
         buffer in 1u64..100,
     ) {
-        let config = Config {
-            congestion: if cubic { Congestion::Cubic } else { Congestion::NewReno },
+        let config = TcpConfig {
+            congestion: if cubic { CongestionAlgorithm::Cubic } else { CongestionAlgorithm::NewReno },
             delayed_ack: delayed.then_some(ms(100)),
             receive_buffer: buffer * u64::from(MSS),
             ..reno()
         };
-        let mut wire = Wire::new(&config, segments, |number, before| {
+        let mut wire = DelayLine::new(&config, segments, |number, before| {
             lost.contains(&(number, before))
         });
         let stats = wire.run(Duration::from_secs(100_000));
-        prop_assert!(wire.sender.is_drained());
+        prop_assert!(wire.sender.is_fully_acked());
         prop_assert_eq!(stats.acked_bytes, segments * u64::from(MSS));
         prop_assert_eq!(wire.receiver.delivered_bytes(), segments * u64::from(MSS));
         prop_assert_eq!(stats.segments, wire.sent.len() as u64);

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use units::UnitError;
 
-use super::{Point, TraceError};
+use super::{TraceError, TracePoint};
 
 /// Kind of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Column {
+enum CsvColumn {
     Seconds,
     Rate,
     Rtt,
     Loss,
 }
 
-impl Column {
+impl CsvColumn {
     const ALL: [Self; 4] = [Self::Seconds, Self::Rate, Self::Rtt, Self::Loss];
 
     fn name(self) -> &'static str {
@@ -30,7 +30,7 @@ impl Column {
 }
 
 /// The points of a table, and the line of each, counted from 1.
-pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<usize>), TraceError> {
+pub(super) fn read(text: &str) -> Result<(Vec<TracePoint>, Vec<usize>), TraceError> {
     let text = text.trim_start_matches('\u{feff}');
     let mut rows = (1..)
         .zip(text.lines())
@@ -53,8 +53,8 @@ pub(super) fn read(text: &str) -> Result<(Vec<Point>, Vec<usize>), TraceError> {
 }
 
 /// The table of some points.
-pub(super) fn write(points: &[Point]) -> String {
-    let has = |value: fn(&Point) -> bool| points.iter().any(value);
+pub(super) fn write(points: &[TracePoint]) -> String {
+    let has = |value: fn(&TracePoint) -> bool| points.iter().any(value);
     let (rate, rtt, loss) = (
         has(|p| p.rate.is_some()),
         has(|p| p.rtt.is_some()),
@@ -93,10 +93,10 @@ pub(super) fn write(points: &[Point]) -> String {
     text
 }
 
-fn columns(header: &str) -> Result<Vec<Column>, String> {
+fn columns(header: &str) -> Result<Vec<CsvColumn>, String> {
     let mut columns = Vec::new();
     for name in header.split(',').map(str::trim) {
-        let column = Column::ALL
+        let column = CsvColumn::ALL
             .into_iter()
             .find(|column| name.eq_ignore_ascii_case(column.name()))
             .ok_or_else(|| format!("'{}' is none of them", name.escape_debug()))?;
@@ -105,13 +105,13 @@ fn columns(header: &str) -> Result<Vec<Column>, String> {
         }
         columns.push(column);
     }
-    if !columns.contains(&Column::Seconds) {
+    if !columns.contains(&CsvColumn::Seconds) {
         return Err("seconds is missing".into());
     }
     Ok(columns)
 }
 
-fn point(line: usize, row: &str, columns: &[Column]) -> Result<Point, TraceError> {
+fn point(line: usize, row: &str, columns: &[CsvColumn]) -> Result<TracePoint, TraceError> {
     let cells: Vec<_> = row.split(',').map(str::trim).collect();
     if cells.len() != columns.len() {
         return Err(TraceError::Width {
@@ -120,14 +120,14 @@ fn point(line: usize, row: &str, columns: &[Column]) -> Result<Point, TraceError
             expected: columns.len(),
         });
     }
-    let mut point = Point {
+    let mut point = TracePoint {
         at: Duration::ZERO,
         rate: None,
         rtt: None,
         loss: None,
     };
     for (column, cell) in columns.iter().zip(cells) {
-        if cell.is_empty() && *column != Column::Seconds {
+        if cell.is_empty() && *column != CsvColumn::Seconds {
             continue;
         }
         fill(&mut point, *column, cell).map_err(|problem| TraceError::Cell {
@@ -139,12 +139,12 @@ fn point(line: usize, row: &str, columns: &[Column]) -> Result<Point, TraceError
     Ok(point)
 }
 
-fn fill(point: &mut Point, column: Column, cell: &str) -> Result<(), UnitError> {
+fn fill(point: &mut TracePoint, column: CsvColumn, cell: &str) -> Result<(), UnitError> {
     match column {
-        Column::Seconds => point.at = units::seconds(cell)?,
-        Column::Rate => point.rate = Some(units::rate_in_table(cell)?),
-        Column::Rtt => point.rtt = Some(units::milliseconds(cell)?),
-        Column::Loss => point.loss = Some(units::probability(cell)?),
+        CsvColumn::Seconds => point.at = units::seconds(cell)?,
+        CsvColumn::Rate => point.rate = Some(units::rate_in_table(cell)?),
+        CsvColumn::Rtt => point.rtt = Some(units::milliseconds(cell)?),
+        CsvColumn::Loss => point.loss = Some(units::probability(cell)?),
     }
     Ok(())
 }
@@ -162,20 +162,20 @@ fn decimal(time: Duration, digits: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Trace;
+    use super::super::PathTrace;
     use super::*;
     use proptest::prelude::*;
     use units::Rate;
 
     fn problem(text: &str) -> String {
-        Trace::from_csv(text).unwrap_err().to_string()
+        PathTrace::from_csv(text).unwrap_err().to_string()
     }
 
     #[test]
     fn reads_units_and_plain_numbers() {
         let text =
             "# a comment\n\nseconds, rate, rtt, loss\r\n0,10mbit,157ms,0.5%\n20,26000,119,\n";
-        let trace = Trace::from_csv(text).unwrap();
+        let trace = PathTrace::from_csv(text).unwrap();
         let [first, second] = trace.points() else {
             panic!("{trace:?}");
         };
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn columns_come_in_any_order_and_number() {
-        let trace = Trace::from_csv("LOSS,seconds\n1%,0\n100%,0.5").unwrap();
+        let trace = PathTrace::from_csv("LOSS,seconds\n1%,0\n100%,0.5").unwrap();
         assert_eq!(trace.points()[1].at, Duration::from_millis(500));
         assert_eq!(trace.points()[1].loss, Some(1.0));
         assert_eq!(trace.points()[1].rate, None);
@@ -238,8 +238,8 @@ mod tests {
             rate in prop::option::of(1..1_000_000_000_000_u64),
             rtt in prop::option::of(0..60_000_000_000_u64),
             loss in prop::option::of(0.0..=1.0_f64),
-        ) -> Point {
-            Point {
+        ) -> TracePoint {
+            TracePoint {
                 at: Duration::from_nanos(gap),
                 rate: rate.map(Rate::bits_per_second),
                 rtt: rtt.map(Duration::from_nanos),
@@ -257,15 +257,15 @@ mod tests {
                 point.at = at;
                 at += gap;
             }
-            let trace = Trace::new(points).unwrap();
-            prop_assert_eq!(Trace::from_csv(&trace.to_csv()).unwrap(), trace);
+            let trace = PathTrace::new(points).unwrap();
+            prop_assert_eq!(PathTrace::from_csv(&trace.to_csv()).unwrap(), trace);
         }
 
         #[test]
         fn any_text_is_read_or_refused_in_one_line(
             text in "(seconds,rate,rtt,loss\n)?[0-9a-z,.%\n+-]{0,80}|\\PC*"
         ) {
-            if let Err(error) = Trace::from_csv(&text) {
+            if let Err(error) = PathTrace::from_csv(&text) {
                 prop_assert!(!error.to_string().contains('\n'));
             }
         }

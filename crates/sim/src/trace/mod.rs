@@ -1,17 +1,17 @@
 //! Conditions that vary in time: a table of when, rate, round trip and loss.
 
 mod csv;
-mod measured;
+mod published;
 
 use std::time::Duration;
 
 use units::{Rate, UnitError};
 
-pub use measured::{SHIPPED, drsftp_path, drsftp_wan, shipped};
+pub use published::{BUILT_IN_TRACES, built_in_trace, drsftp_path, drsftp_wan};
 
 /// Values from one moment until the next point.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
+pub struct TracePoint {
     /// Since the start of the trace; the first point is at 0, each later one is later.
     pub at: Duration,
     /// Bottleneck rate; `None`: the path's own.
@@ -25,8 +25,8 @@ pub struct Point {
 /// At least one point, in time order. After its last point's interval (as long as the one before
 /// it) it begins again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trace {
-    points: Vec<Point>,
+pub struct PathTrace {
+    points: Vec<TracePoint>,
 }
 
 /// Why points make no trace; each says what to do.
@@ -75,7 +75,7 @@ pub enum TraceError {
     Empty,
     /// Every point has the rate 0.
     #[error("the rate is 0 on every line; give at least one line a rate above 0")]
-    StandsStill,
+    ZeroRate,
 }
 
 /// Why a point cannot follow the one before it.
@@ -83,27 +83,27 @@ pub enum TraceError {
 pub enum PointError {
     /// The first point is not at the start.
     #[error("the first time must be 0 seconds; subtract it from all of them")]
-    LateStart,
+    StartNotZero,
     /// It is not later than the one before.
     #[error("time does not go forward; sort the lines by seconds, each time once")]
-    Backwards,
+    NotIncreasing,
     /// Loss outside 0..=1 or not a number.
     #[error("loss is a probability, 0 to 100%")]
     Loss,
     /// A time beyond what can be computed with.
     #[error("the time is beyond {} years", LONGEST.as_secs() / 31_536_000)]
-    TooLate,
+    TooLong,
 }
 
 /// Longest time in a trace: a hundred years of 365 days.
 const LONGEST: Duration = Duration::from_secs(100 * 31_536_000);
 
-impl Trace {
+impl PathTrace {
     /// A trace of these points.
     ///
     /// # Errors
     /// [`TraceError`], with the number of the point, counted from 1, as its line.
-    pub fn new(points: Vec<Point>) -> Result<Self, TraceError> {
+    pub fn new(points: Vec<TracePoint>) -> Result<Self, TraceError> {
         Self::with_lines(points, |index| index + 1)
     }
 
@@ -127,19 +127,19 @@ impl Trace {
         Self::with_lines(points, |index| lines.get(index).copied().unwrap_or(0))
     }
 
-    /// The table that [`Trace::from_csv`] reads as exactly this trace.
+    /// The table that [`PathTrace::from_csv`] reads as exactly this trace.
     pub fn to_csv(&self) -> String {
         csv::write(&self.points)
     }
 
     /// The points, in time order.
-    pub fn points(&self) -> &[Point] {
+    pub fn points(&self) -> &[TracePoint] {
         &self.points
     }
 
     /// Each point with the time at which its values end; the last of them is the period after which
     /// the trace begins again. A single point holds for ever.
-    pub fn spans(&self) -> impl Iterator<Item = (&Point, Duration)> {
+    pub fn intervals(&self) -> impl Iterator<Item = (&TracePoint, Duration)> {
         let ends = self.points.iter().skip(1).map(|next| next.at);
         self.points.iter().zip(ends.chain([self.period()]))
     }
@@ -165,19 +165,22 @@ impl Trace {
     }
 
     /// The mean of a value, weighted with how long it holds.
-    fn mean(&self, value: impl Fn(&Point) -> Option<u128>) -> Option<u128> {
+    fn mean(&self, value: impl Fn(&TracePoint) -> Option<u128>) -> Option<u128> {
         let (mut sum, mut begin) = (0_u128, Duration::ZERO);
         if let [only] = self.points.as_slice() {
             return value(only);
         }
-        for (point, end) in self.spans() {
+        for (point, end) in self.intervals() {
             sum = sum.saturating_add(value(point)?.saturating_mul((end - begin).as_nanos()));
             begin = end;
         }
         Some(sum / self.period().as_nanos())
     }
 
-    fn with_lines(points: Vec<Point>, line: impl Fn(usize) -> usize) -> Result<Self, TraceError> {
+    fn with_lines(
+        points: Vec<TracePoint>,
+        line: impl Fn(usize) -> usize,
+    ) -> Result<Self, TraceError> {
         let mut before = None;
         for (index, point) in points.iter().enumerate() {
             check(point, before).map_err(|problem| TraceError::Point {
@@ -191,21 +194,21 @@ impl Trace {
         }
         let nothing = Some(Rate::bits_per_second(0));
         if points.iter().all(|point| point.rate == nothing) {
-            return Err(TraceError::StandsStill);
+            return Err(TraceError::ZeroRate);
         }
         Ok(Self { points })
     }
 }
 
 /// Whether `point` may follow a point at `before`.
-fn check(point: &Point, before: Option<Duration>) -> Result<(), PointError> {
+fn check(point: &TracePoint, before: Option<Duration>) -> Result<(), PointError> {
     match before {
-        None if !point.at.is_zero() => return Err(PointError::LateStart),
-        Some(before) if point.at <= before => return Err(PointError::Backwards),
+        None if !point.at.is_zero() => return Err(PointError::StartNotZero),
+        Some(before) if point.at <= before => return Err(PointError::NotIncreasing),
         _ => {}
     }
     if point.at > LONGEST || point.rtt.is_some_and(|rtt| rtt > LONGEST) {
-        return Err(PointError::TooLate);
+        return Err(PointError::TooLong);
     }
     match point.loss {
         Some(loss) if !(0.0..=1.0).contains(&loss) => Err(PointError::Loss),
@@ -217,8 +220,8 @@ fn check(point: &Point, before: Option<Duration>) -> Result<(), PointError> {
 mod tests {
     use super::*;
 
-    fn point(seconds: u64) -> Point {
-        Point {
+    fn point(seconds: u64) -> TracePoint {
+        TracePoint {
             at: Duration::from_secs(seconds),
             rate: None,
             rtt: None,
@@ -228,52 +231,56 @@ mod tests {
 
     #[test]
     fn the_last_point_holds_as_long_as_the_one_before_it() {
-        let trace = Trace::new(vec![point(0), point(5), point(15)]).unwrap();
+        let trace = PathTrace::new(vec![point(0), point(5), point(15)]).unwrap();
         assert_eq!(trace.period(), Duration::from_secs(25));
-        let ends: Vec<_> = trace.spans().map(|(_, end)| end.as_secs()).collect();
+        let ends: Vec<_> = trace.intervals().map(|(_, end)| end.as_secs()).collect();
         assert_eq!(ends, [5, 15, 25]);
-        assert_eq!(Trace::new(vec![point(0)]).unwrap().period(), Duration::MAX);
+        assert_eq!(
+            PathTrace::new(vec![point(0)]).unwrap().period(),
+            Duration::MAX
+        );
     }
 
     #[test]
     fn impossible_points_are_refused() {
-        let problem = |points| match Trace::new(points) {
+        let problem = |points| match PathTrace::new(points) {
             Err(TraceError::Point { line, problem }) => (line, problem),
             other => panic!("{other:?}"),
         };
-        assert_eq!(problem(vec![point(1)]), (1, PointError::LateStart));
+        assert_eq!(problem(vec![point(1)]), (1, PointError::StartNotZero));
         assert_eq!(
             problem(vec![point(0), point(2), point(2)]),
-            (3, PointError::Backwards)
+            (3, PointError::NotIncreasing)
         );
         for loss in [1.5, -0.1, f64::NAN] {
-            let lossy = Point {
+            let lossy = TracePoint {
                 loss: Some(loss),
                 ..point(0)
             };
             assert_eq!(problem(vec![lossy]), (1, PointError::Loss));
         }
-        assert_eq!(Trace::new(vec![]), Err(TraceError::Empty));
-        let still = Point {
+        assert_eq!(PathTrace::new(vec![]), Err(TraceError::Empty));
+        let still = TracePoint {
             rate: Some(Rate::bits_per_second(0)),
             ..point(0)
         };
-        assert_eq!(Trace::new(vec![still]), Err(TraceError::StandsStill));
+        assert_eq!(PathTrace::new(vec![still]), Err(TraceError::ZeroRate));
     }
 
     #[test]
     fn means_are_weighted_with_time() {
-        let with = |seconds, bits, rtt| Point {
+        let with = |seconds, bits, rtt| TracePoint {
             rate: Some(Rate::bits_per_second(bits)),
             rtt: Some(Duration::from_millis(rtt)),
             ..point(seconds)
         };
-        let trace = Trace::new(vec![with(0, 100, 10), with(1, 400, 40)]).unwrap();
+        let trace = PathTrace::new(vec![with(0, 100, 10), with(1, 400, 40)]).unwrap();
         assert_eq!(trace.mean_rate(), Some(Rate::bits_per_second(250)));
         assert_eq!(trace.mean_rtt(), Some(Duration::from_millis(25)));
-        let uneven = Trace::new(vec![with(0, 100, 10), with(1, 400, 10), with(4, 0, 10)]).unwrap();
+        let uneven =
+            PathTrace::new(vec![with(0, 100, 10), with(1, 400, 10), with(4, 0, 10)]).unwrap();
         assert_eq!(uneven.mean_rate(), Some(Rate::bits_per_second(1300 / 7)));
-        let partly = Trace::new(vec![with(0, 100, 10), point(1)]).unwrap();
+        let partly = PathTrace::new(vec![with(0, 100, 10), point(1)]).unwrap();
         assert_eq!(partly.mean_rate(), None);
     }
 }

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, Source};
+use crate::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, TrafficSource};
 
 /// A command with its answer's acknowledgement, bytes.
 const COMMAND: u64 = 64;
 
 /// The control connection: one command a tick, to measure the round trip by.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct SimControlConnection {
     flow: FlowId,
     commands: PoolId,
     sampled: FlowStats,
 }
 
-impl Control {
+impl SimControlConnection {
     /// Opens it, like `stream`.
     pub(crate) fn open(simulation: &mut Simulation, stream: FlowSpec) -> Self {
         let commands = simulation.add_pool(COMMAND, COMMAND);
         let flow = simulation.add_flow(FlowSpec {
-            source: Source::Pool(commands),
+            source: TrafficSource::Pool(commands),
             stop: None,
             ..stream
         });
@@ -32,7 +32,7 @@ impl Control {
     }
 
     /// Asks something, unless the answer to the last is still out.
-    pub(crate) fn ask(&self, simulation: &mut Simulation) {
+    pub(crate) fn send_command(&self, simulation: &mut Simulation) {
         if simulation.pool_delivered_at(self.commands).is_some() {
             simulation.refill(self.commands, COMMAND);
         }
@@ -47,7 +47,7 @@ impl Control {
     }
 
     /// Commands that were answered and never sent again.
-    pub(crate) fn answers(&self, simulation: &Simulation) -> u64 {
+    pub(crate) fn answered_commands(&self, simulation: &Simulation) -> u64 {
         simulation.flow(self.flow).sender.rtt_samples
     }
 }

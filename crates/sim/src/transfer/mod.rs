@@ -1,32 +1,32 @@
 //! A GridFTP transfer on the simulated clock, steered by the code that steers real ones.
 //!
 //! A control connection measures the path, `tune::streams` says how many streams to open, they
-//! share the file block by block, and `tune::judge` tells at the end what held them back. On
+//! share the file block by block, and `tune::diagnosis` tells at the end what held them back. On
 //! every tick the streams are sampled as TCP_INFO would show them; what the policy makes of a sample
 //! is applied before time goes on.
 
 mod control;
-mod live;
+mod running;
 
 use std::time::Duration;
 
 use tune::Evidence;
-use tune::judge::Judgement;
+use tune::diagnosis::LimiterShare;
 use tune::limiter::Role;
 
 use crate::world::{FlowSpec, FlowStats, Scenario};
-pub(crate) use control::Control;
-use live::Live;
+pub(crate) use control::SimControlConnection;
+use running::RunningSimTransfer;
 
 /// A file to send, and how.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Transfer {
+pub struct SimTransfer {
     /// Size of the file, bytes.
     pub bytes: u64,
     /// Bytes that a stream takes of it at a time, at least 1.
     pub block: u64,
     /// How many streams to begin with.
-    pub streams: Streams,
+    pub streams: InitialStreams,
     /// Ends, access links and host of each stream; it starts when the transfer does,
     /// and its source and stop do not matter.
     pub stream: FlowSpec,
@@ -34,12 +34,12 @@ pub struct Transfer {
     /// decides; above zero.
     pub tick: Duration,
     /// When to give up, since the start of the run.
-    pub give_up: Duration,
+    pub deadline: Duration,
 }
 
 /// How many streams a transfer begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Streams {
+pub enum InitialStreams {
     /// The number that [`tune::streams::first`] gives for the control connection's round trip.
     Automatic,
     /// So many, at least 1.
@@ -48,7 +48,7 @@ pub enum Streams {
 
 /// Settings that can change while a transfer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct SimSettings {
     /// Streams, at least 1. One that is closed still sends what it wrote and the block it has begun.
     pub streams: u32,
     /// Send buffer of each, bytes.
@@ -62,7 +62,7 @@ pub struct Settings {
 
 /// A transfer at one tick.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
+pub struct SimTransferSample {
     /// Since the start of the run.
     pub at: Duration,
     /// Since the sample before, or since the transfer's start.
@@ -72,18 +72,18 @@ pub struct Sample {
     /// Of that, in the interval.
     pub interval_bytes: u64,
     /// Bytes that no stream has begun to send.
-    pub left_bytes: u64,
+    pub unassigned_bytes: u64,
     /// Round trip of a command that was answered in the interval, while data flows: what the
     /// control connection sees. `None`: none was, or it had to be sent again.
     pub control_rtt: Option<Duration>,
     /// Settings in force.
-    pub settings: Settings,
+    pub settings: SimSettings,
     /// Each stream in use, in the order of opening: what it did in the interval
     /// ([`FlowStats::since`]).
     pub streams: Vec<FlowStats>,
 }
 
-impl Sample {
+impl SimTransferSample {
     /// Payload per second in the interval, bit/s.
     pub fn goodput(&self) -> f64 {
         let seconds = self.interval.as_secs_f64();
@@ -97,7 +97,7 @@ impl Sample {
 
 /// How a transfer went.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct SimTransferOutcome {
     /// All of the file arrived.
     pub complete: bool,
     /// Payload that arrived, bytes.
@@ -115,20 +115,20 @@ pub struct Outcome {
     /// Retransmission timers that ran out.
     pub timeouts: u64,
     /// Limiter, judged from the sender's accounts.
-    pub limited_by: Judgement,
+    pub limited_by: LimiterShare,
     /// Statistics of each stream, in the order in which they were opened.
     pub flows: Vec<FlowStats>,
 }
 
-impl Transfer {
+impl SimTransfer {
     /// Runs the transfer over the scenario's network, beside its flows. `policy` is told a sample
     /// every tick and returns the settings to go on with; `None`: leave them.
     pub fn run(
         &self,
         scenario: &Scenario,
-        mut policy: impl FnMut(&Sample) -> Option<Settings>,
-    ) -> Outcome {
-        let mut live = Live::begin(self, scenario);
+        mut policy: impl FnMut(&SimTransferSample) -> Option<SimSettings>,
+    ) -> SimTransferOutcome {
+        let mut live = RunningSimTransfer::begin(self, scenario);
         while live.run_tick() {
             if let Some(settings) = policy(&live.sample()) {
                 live.apply(settings);
@@ -143,7 +143,7 @@ impl Transfer {
 ///
 /// Waits are the longest of any flow's, as from a real transfer. Simulated threads need no time for
 /// the store and none to compute, so all they do is wait for the wire.
-pub fn account(
+pub fn evidence(
     flows: &[FlowStats],
     bytes: u64,
     elapsed: Duration,
@@ -155,7 +155,7 @@ pub fn account(
         bytes,
         elapsed,
         streams: streams.into(),
-        open: elapsed * streams,
+        stream_time: elapsed * streams,
         retransmits: flows.iter().map(|f| f.sender.retransmits).sum(),
         min_rtt: flows
             .iter()
@@ -163,11 +163,11 @@ pub fn account(
             .min()
             .unwrap_or_default(),
         buffer_bytes: buffer,
-        busy: longest(|f| f.sender.waits.busy).unwrap_or_default(),
-        rwnd_limited: longest(|f| f.sender.waits.rwnd_limited).unwrap_or_default(),
-        sndbuf_limited: longest(|f| f.sender.waits.sndbuf_limited).unwrap_or_default(),
-        wire: elapsed * streams,
-        ..Evidence::of(Role::Sender)
+        busy_time: longest(|f| f.sender.limited_times.busy).unwrap_or_default(),
+        rwnd_limited: longest(|f| f.sender.limited_times.rwnd_limited).unwrap_or_default(),
+        sndbuf_limited: longest(|f| f.sender.limited_times.sndbuf_limited).unwrap_or_default(),
+        wire_time: elapsed * streams,
+        ..Evidence::for_role(Role::Sender)
     }
 }
 

@@ -5,8 +5,8 @@ use units::Rate;
 
 use super::*;
 use crate::link::{Conditions, Loss, Queue};
-use crate::tcp::Config;
-use crate::world::Source;
+use crate::tcp::TcpConfig;
+use crate::world::TrafficSource;
 
 const MSS: u64 = 1460;
 
@@ -30,31 +30,31 @@ fn path(rate: Rate, rtt: u64) -> Scenario {
         forward: direction.clone(),
         reverse: direction,
         flows: Vec::new(),
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed: 1,
     }
 }
 
-fn transfer(bytes: u64) -> Transfer {
-    Transfer {
+fn transfer(bytes: u64) -> SimTransfer {
+    SimTransfer {
         bytes,
         block: 1 << 18,
-        streams: Streams::Automatic,
+        streams: InitialStreams::Automatic,
         stream: FlowSpec {
-            tcp: Config {
+            tcp: TcpConfig {
                 handshake: true,
                 send_buffer: 4 << 20,
                 receive_buffer: 4 << 20,
-                ..Config::default()
+                ..TcpConfig::default()
             },
             ..FlowSpec::default()
         },
         tick: ms(100),
-        give_up: Duration::from_secs(600),
+        deadline: Duration::from_secs(600),
     }
 }
 
-fn leave(_: &Sample) -> Option<Settings> {
+fn leave(_: &SimTransferSample) -> Option<SimSettings> {
     None
 }
 
@@ -90,7 +90,7 @@ fn an_empty_file_is_done_at_once() {
 fn small_windows_are_named_and_streams_add_them_up() {
     let mut one = transfer(50_000_000);
     one.stream.tcp.receive_buffer = 64 << 10;
-    one.streams = Streams::Fixed(1);
+    one.streams = InitialStreams::Fixed(1);
     let slow = one.run(&path(mbit(100), 100), leave);
     assert_eq!(slow.limited_by.limiter, Limiter::ReceiveWindow);
     assert!(slow.limited_by.share > 0.9);
@@ -100,7 +100,7 @@ fn small_windows_are_named_and_streams_add_them_up() {
         "{}",
         slow.goodput
     );
-    one.streams = Streams::Fixed(8);
+    one.streams = InitialStreams::Fixed(8);
     let eight = one.run(&path(mbit(100), 100), leave);
     assert!((eight.goodput / slow.goodput / 8.0 - 1.0).abs() < 0.05);
     one.stream.tcp.receive_buffer = 4 << 20;
@@ -123,11 +123,11 @@ fn losses_are_named() {
 #[test]
 fn a_policy_changes_streams_and_buffers_while_it_runs() {
     let mut setting = transfer(60_000_000);
-    setting.streams = Streams::Fixed(1);
+    setting.streams = InitialStreams::Fixed(1);
     setting.stream.tcp.receive_buffer = 64 << 10;
     // A stream that is closed is soon done with what it has.
     setting.block = 64 << 10;
-    setting.stream.tcp.unsent = 64 << 10;
+    setting.stream.tcp.not_sent_lowat = 64 << 10;
     let mut seen = Vec::new();
     let outcome = setting.run(&path(mbit(100), 100), |sample| {
         seen.push((sample.streams.len(), sample.goodput(), sample.settings));
@@ -137,7 +137,7 @@ fn a_policy_changes_streams_and_buffers_while_it_runs() {
             _ => sample.settings.streams,
         };
         let receive_buffer = if seen.len() < 60 { 64 << 10 } else { 4 << 20 };
-        Some(Settings {
+        Some(SimSettings {
             streams,
             receive_buffer,
             ..sample.settings
@@ -166,7 +166,7 @@ fn samples_add_up() {
         let streams: u64 = sample.streams.iter().map(|s| s.delivered_bytes).sum();
         assert_eq!(streams, sample.interval_bytes);
         assert!(sample.streams.iter().all(|s| s.at == sample.interval));
-        assert!(sample.left_bytes + sample.delivered_bytes <= 30_000_000);
+        assert!(sample.unassigned_bytes + sample.delivered_bytes <= 30_000_000);
         None
     });
     assert!(last <= outcome.bytes);
@@ -192,7 +192,7 @@ fn other_traffic_slows_it_down() {
     let alone = transfer(20_000_000).run(&shared, leave);
     shared.flows = vec![
         FlowSpec {
-            source: Source::Unlimited,
+            source: TrafficSource::Unlimited,
             ..FlowSpec::default()
         };
         4
@@ -205,7 +205,7 @@ fn other_traffic_slows_it_down() {
 #[test]
 fn time_can_run_out() {
     let mut late = transfer(1 << 40);
-    late.give_up = Duration::from_secs(5);
+    late.deadline = Duration::from_secs(5);
     let outcome = late.run(&path(mbit(20), 40), leave);
     assert!(!outcome.complete);
     assert!(outcome.elapsed < Duration::from_secs(5) && outcome.elapsed > ms(4800));
@@ -214,12 +214,12 @@ fn time_can_run_out() {
 
 #[test]
 fn a_pace_holds_for_all_streams_together() {
-    let paced = Transfer {
-        streams: Streams::Fixed(4),
+    let paced = SimTransfer {
+        streams: InitialStreams::Fixed(4),
         ..transfer(20_000_000)
     };
     let outcome = paced.run(&path(mbit(100), 20), |sample| {
-        Some(Settings {
+        Some(SimSettings {
             pace: Some(2_500_000),
             ..sample.settings
         })

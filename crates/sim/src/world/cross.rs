@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use units::Rate;
 
-use super::packets::interval;
+use super::packets::packet_interval;
 
 /// A source of datagrams for the forward bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,14 +25,14 @@ pub struct CrossTraffic {
 
 /// A running source.
 #[derive(Debug)]
-pub(super) struct CrossSource {
+pub(super) struct CrossTrafficSource {
     spec: CrossTraffic,
     random: Pcg64Mcg,
     /// When the burst ends.
     burst_end: Duration,
 }
 
-impl CrossSource {
+impl CrossTrafficSource {
     pub(super) fn new(spec: CrossTraffic, seed: u64) -> Self {
         Self {
             spec,
@@ -44,7 +44,7 @@ impl CrossSource {
     /// When it sends first: within an interval of its start, so that sources are not in step.
     pub(super) fn first(&mut self) -> Duration {
         let interval = self.interval();
-        let first = self.spec.start + interval.mul_f64(fraction(&mut self.random));
+        let first = self.spec.start + interval.mul_f64(uniform(&mut self.random));
         self.begin_burst(first);
         first
     }
@@ -63,7 +63,7 @@ impl CrossSource {
     }
 
     fn interval(&self) -> Duration {
-        interval(self.spec.rate, self.spec.packet_bytes)
+        packet_interval(self.spec.rate, self.spec.packet_bytes)
     }
 
     fn begin_burst(&mut self, now: Duration) {
@@ -74,12 +74,12 @@ impl CrossSource {
     }
 
     fn exponential(&mut self, mean: Duration) -> Duration {
-        mean.mul_f64(-(1.0 - fraction(&mut self.random)).ln())
+        mean.mul_f64(-(1.0 - uniform(&mut self.random)).ln())
     }
 }
 
 /// A number in 0..1.
-pub(super) fn fraction(random: &mut Pcg64Mcg) -> f64 {
+pub(super) fn uniform(random: &mut Pcg64Mcg) -> f64 {
     // 53 bits are what a double holds exactly.
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

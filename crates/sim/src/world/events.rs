@@ -8,7 +8,7 @@ use super::packets::PacketId;
 
 /// Something that happens. Small: millions of them pass through the queue in a simulated minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
+pub(super) enum SimEvent {
     /// A packet reaches the next stage of its way.
     Hop(PacketId),
     /// A flow opens.
@@ -16,34 +16,34 @@ pub(super) enum Event {
     /// A flow's application stops to write.
     Stop(u32),
     /// A flow's application has made another segment.
-    Write(u32),
+    AppWrite(u32),
     /// A sender's retransmission timer may have expired.
     SenderTimer(u32),
     /// A paced sender may send its next segment.
-    Turn(u32),
+    PacingTimer(u32),
     /// A receiver's delayed acknowledgement may be due.
     ReceiverTimer(u32),
     /// A source of cross traffic sends.
-    Cross(u32),
+    CrossTraffic(u32),
 }
 
 /// Events in the order of time; those of the same instant in the order in which they were made.
 #[derive(Debug, Default)]
-pub(super) struct Events {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+pub(super) struct EventQueue {
+    heap: BinaryHeap<Reverse<(u64, u64, SimEvent)>>,
     made: u64,
 }
 
-impl Events {
+impl EventQueue {
     /// An event that is to happen at `at`.
-    pub(super) fn push(&mut self, at: Duration, event: Event) {
+    pub(super) fn push(&mut self, at: Duration, event: SimEvent) {
         self.made += 1;
         let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         self.heap.push(Reverse((at, self.made, event)));
     }
 
     /// The next event that happens no later than `until`.
-    pub(super) fn pop(&mut self, until: Duration) -> Option<(Duration, Event)> {
+    pub(super) fn pop(&mut self, until: Duration) -> Option<(Duration, SimEvent)> {
         let Reverse((at, _, _)) = self.heap.peek()?;
         let at = Duration::from_nanos(*at);
         if at > until {

@@ -5,31 +5,31 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 
-use super::cross::fraction;
-use super::packets::{Lane, interval};
-use super::pool::Pool;
-use super::{FlowSpec, FlowStats, Source};
-use crate::tcp::{Receiver, Segment, Sender};
+use super::cross::uniform;
+use super::packets::{AccessQueue, packet_interval};
+use super::pool::BytePool;
+use super::{FlowSpec, FlowStats, TrafficSource};
+use crate::tcp::{Segment, TcpReceiver, TcpSender};
 
 /// A flow's state.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct SimFlow {
     pub(super) spec: FlowSpec,
-    pub(super) sender: Sender,
-    pub(super) receiver: Receiver,
-    pub(super) lanes: Lanes,
-    pub(super) connection: Connection,
+    pub(super) sender: TcpSender,
+    pub(super) receiver: TcpReceiver,
+    pub(super) access_queues: AccessQueues,
+    pub(super) connection: ConnectionState,
     /// The retransmission timer's next event is at this time.
-    pub(super) sender_alarm: Option<Duration>,
+    pub(super) sender_timer_at: Option<Duration>,
     /// The next segment's turn, if it is paced.
-    pub(super) turn_alarm: Option<Duration>,
+    pub(super) pacing_timer_at: Option<Duration>,
     /// The delayed acknowledgement's next event is at this time.
-    pub(super) receiver_alarm: Option<Duration>,
+    pub(super) receiver_timer_at: Option<Duration>,
     pub(super) drops: u64,
     pub(super) losses: u64,
     pub(super) finished: Option<Duration>,
     /// Bytes that the application has at hand and did not write yet.
-    at_hand: u64,
+    unwritten_bytes: u64,
     stopped: bool,
     /// The sending host holds packets back until then.
     held_until: Duration,
@@ -38,16 +38,16 @@ pub(super) struct Flow {
 
 /// One lane for each access link and direction.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Lanes {
-    pub(super) from_sender: Lane,
-    pub(super) to_receiver: Lane,
-    pub(super) from_receiver: Lane,
-    pub(super) to_sender: Lane,
+pub(super) struct AccessQueues {
+    pub(super) from_sender: AccessQueue,
+    pub(super) to_receiver: AccessQueue,
+    pub(super) from_receiver: AccessQueue,
+    pub(super) to_sender: AccessQueue,
 }
 
 /// How far the connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Connection {
+pub(super) enum ConnectionState {
     /// Not begun.
     Closed,
     /// Asked to open so many times; again at `retry`.
@@ -56,23 +56,23 @@ pub(super) enum Connection {
     Open,
 }
 
-impl Flow {
+impl SimFlow {
     pub(super) fn new(spec: FlowSpec, seed: u64) -> Self {
         Self {
-            sender: Sender::new(&spec.tcp),
-            receiver: Receiver::new(&spec.tcp),
-            lanes: Lanes::default(),
-            connection: Connection::Closed,
-            sender_alarm: None,
-            turn_alarm: None,
-            receiver_alarm: None,
+            sender: TcpSender::new(&spec.tcp),
+            receiver: TcpReceiver::new(&spec.tcp),
+            access_queues: AccessQueues::default(),
+            connection: ConnectionState::Closed,
+            sender_timer_at: None,
+            pacing_timer_at: None,
+            receiver_timer_at: None,
             drops: 0,
             losses: 0,
             finished: None,
-            at_hand: match spec.source {
-                Source::Unlimited => u64::MAX,
-                Source::Bytes(bytes) => bytes,
-                Source::Paced(_) | Source::Pool(_) => 0,
+            unwritten_bytes: match spec.source {
+                TrafficSource::Unlimited => u64::MAX,
+                TrafficSource::Bytes(bytes) => bytes,
+                TrafficSource::Paced(_) | TrafficSource::Pool(_) => 0,
             },
             stopped: false,
             held_until: Duration::ZERO,
@@ -82,70 +82,70 @@ impl Flow {
     }
 
     /// The application writes what there is room for; whether it has more.
-    pub(super) fn write(&mut self, pools: &mut [Pool]) -> bool {
+    pub(super) fn write(&mut self, pools: &mut [BytePool]) -> bool {
         loop {
-            if self.at_hand == 0 {
-                self.at_hand = self.next_block(pools);
+            if self.unwritten_bytes == 0 {
+                self.unwritten_bytes = self.next_block(pools);
             }
-            if self.at_hand == 0 {
+            if self.unwritten_bytes == 0 {
                 self.sender.push();
                 return false;
             }
-            let bytes = self.at_hand.min(self.sender.room());
+            let bytes = self.unwritten_bytes.min(self.sender.writable_bytes());
             if bytes == 0 {
                 return true;
             }
             self.sender.write(bytes);
-            if self.spec.source != Source::Unlimited {
-                self.at_hand -= bytes;
+            if self.spec.source != TrafficSource::Unlimited {
+                self.unwritten_bytes -= bytes;
             }
         }
     }
 
-    fn next_block(&self, pools: &mut [Pool]) -> u64 {
+    fn next_block(&self, pools: &mut [BytePool]) -> u64 {
         match self.spec.source {
-            Source::Pool(id) if !self.stopped => pools[id.0].take(),
+            TrafficSource::Pool(id) if !self.stopped => pools[id.0].take(),
             _ => 0,
         }
     }
 
     /// The application has made another segment; when it makes the next.
-    pub(super) fn make(&mut self, now: Duration) -> Option<Duration> {
-        let Source::Paced(rate) = self.spec.source else {
+    pub(super) fn produce_segment(&mut self, now: Duration) -> Option<Duration> {
+        let TrafficSource::Paced(rate) = self.spec.source else {
             return None;
         };
         if self.stopped {
             return None;
         }
         let mss = self.spec.tcp.mss.max(1);
-        self.at_hand += u64::from(mss);
-        Some(now + interval(rate, mss))
+        self.unwritten_bytes += u64::from(mss);
+        Some(now + packet_interval(rate, mss))
     }
 
     /// The application stops; a block of a pool that was begun is still written.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
-        if !matches!(self.spec.source, Source::Pool(_)) {
-            self.at_hand = 0;
+        if !matches!(self.spec.source, TrafficSource::Pool(_)) {
+            self.unwritten_bytes = 0;
         }
     }
 
     /// Nothing is left to deliver, and nothing will come.
-    pub(super) fn is_over(&self, pools: &[Pool]) -> bool {
+    pub(super) fn is_over(&self, pools: &[BytePool]) -> bool {
         let ended = self.stopped
             || match self.spec.source {
-                Source::Bytes(_) => true,
-                Source::Pool(id) => pools[id.0].left() == 0,
-                Source::Unlimited | Source::Paced(_) => false,
+                TrafficSource::Bytes(_) => true,
+                TrafficSource::Pool(id) => pools[id.0].left() == 0,
+                TrafficSource::Unlimited | TrafficSource::Paced(_) => false,
             };
-        ended && self.at_hand == 0 && self.sender.is_drained()
+        ended && self.unwritten_bytes == 0 && self.sender.is_fully_acked()
     }
 
     /// When the sending host hands over what TCP sends `now`. What TCP sends while it is held back
     /// goes with it.
     pub(super) fn leaves_host(&mut self, now: Duration) -> Duration {
         if !self.spec.jitter.is_zero() && self.held_until <= now {
-            let hold = self.spec.jitter.mul_f64(fraction(&mut self.random));
+            let hold = self.spec.jitter.mul_f64(uniform(&mut self.random));
             self.held_until = now + hold;
         }
         self.held_until.max(now)
@@ -165,7 +165,7 @@ impl Flow {
             drops: self.drops,
             losses: self.losses,
             cwnd: self.sender.cwnd(),
-            threshold: self.sender.threshold(),
+            ssthresh: self.sender.ssthresh(),
             finished: self.finished,
         }
     }

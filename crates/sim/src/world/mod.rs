@@ -11,11 +11,11 @@
 //! other buffers while it runs. The same scenario with the same calls gives the same results.
 
 mod cross;
+mod event_handlers;
 mod events;
 mod flow;
 mod packets;
 mod pool;
-mod run;
 mod simulation;
 mod stats;
 
@@ -24,13 +24,13 @@ use std::time::Duration;
 use units::Rate;
 
 use crate::link::Conditions;
-use crate::tcp::Config;
+use crate::tcp::TcpConfig;
 
 pub use cross::CrossTraffic;
-pub use packets::Access;
+pub use packets::AccessLink;
 pub use pool::PoolId;
 pub use simulation::Simulation;
-pub use stats::{FlowStats, Queueing};
+pub use stats::{FlowStats, QueueingDelay};
 
 /// A network and what happens in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +42,7 @@ pub struct Scenario {
     /// TCP connections, numbered from 0.
     pub flows: Vec<FlowSpec>,
     /// Other traffic at the forward bottleneck.
-    pub cross: Vec<CrossTraffic>,
+    pub cross_traffic: Vec<CrossTraffic>,
     /// All random events come from it.
     pub seed: u64,
 }
@@ -51,13 +51,13 @@ pub struct Scenario {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlowSpec {
     /// Both ends' TCP.
-    pub tcp: Config,
+    pub tcp: TcpConfig,
     /// The sender's access link, both directions.
-    pub sender_access: Access,
+    pub sender_access: AccessLink,
     /// The receiver's access link, both directions.
-    pub receiver_access: Access,
+    pub receiver_access: AccessLink,
     /// Bytes to send.
-    pub source: Source,
+    pub source: TrafficSource,
     /// When it begins.
     pub start: Duration,
     /// When its application stops to write; what was written is still delivered.
@@ -71,10 +71,10 @@ impl Default for FlowSpec {
     /// Endless, from the start, with no access link to speak of.
     fn default() -> Self {
         Self {
-            tcp: Config::default(),
-            sender_access: Access::default(),
-            receiver_access: Access::default(),
-            source: Source::Unlimited,
+            tcp: TcpConfig::default(),
+            sender_access: AccessLink::default(),
+            receiver_access: AccessLink::default(),
+            source: TrafficSource::Unlimited,
             start: Duration::ZERO,
             stop: None,
             jitter: Duration::ZERO,
@@ -84,7 +84,7 @@ impl Default for FlowSpec {
 
 /// Writing of a flow's application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TrafficSource {
     /// As much as there is room for, for ever.
     Unlimited,
     /// So many bytes, as fast as there is room for them.

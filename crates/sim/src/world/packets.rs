@@ -12,7 +12,7 @@ pub(super) type PacketId = u32;
 
 /// Where a packet is going next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum NextHop {
     /// To the bottleneck.
     Bottleneck,
     /// From the bottleneck to the access link of the host it is for.
@@ -23,43 +23,43 @@ pub(super) enum Stage {
 
 /// Content of a packet.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Body {
+pub(super) enum PacketBody {
     /// Asks to open a connection.
-    Open,
+    Syn,
     /// Agrees.
-    Opened,
+    SynAck,
     /// Data.
     Segment(Segment),
     /// An acknowledgement.
     Ack(Ack),
 }
 
-impl Body {
+impl PacketBody {
     /// It travels from sender to receiver.
     pub(super) fn is_forward(&self) -> bool {
-        matches!(self, Self::Open | Self::Segment(_))
+        matches!(self, Self::Syn | Self::Segment(_))
     }
 }
 
 /// A packet of a flow.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Packet {
+pub(super) struct SimPacket {
     pub(super) flow: u32,
     /// Of the IP packet.
     pub(super) bytes: u32,
-    pub(super) stage: Stage,
-    pub(super) body: Body,
+    pub(super) stage: NextHop,
+    pub(super) body: PacketBody,
 }
 
 /// The packets on their way.
 #[derive(Debug, Default)]
-pub(super) struct Packets {
-    slots: Vec<Packet>,
+pub(super) struct PacketPool {
+    slots: Vec<SimPacket>,
     free: Vec<PacketId>,
 }
 
-impl Packets {
-    pub(super) fn add(&mut self, packet: Packet) -> PacketId {
+impl PacketPool {
+    pub(super) fn add(&mut self, packet: SimPacket) -> PacketId {
         if let Some(id) = self.free.pop() {
             self.slots[id as usize] = packet;
             return id;
@@ -68,12 +68,12 @@ impl Packets {
         PacketId::try_from(self.slots.len() - 1).unwrap_or(PacketId::MAX)
     }
 
-    pub(super) fn get(&mut self, id: PacketId) -> &mut Packet {
+    pub(super) fn get(&mut self, id: PacketId) -> &mut SimPacket {
         &mut self.slots[id as usize]
     }
 
     /// The packet has arrived or is lost.
-    pub(super) fn remove(&mut self, id: PacketId) -> Packet {
+    pub(super) fn remove(&mut self, id: PacketId) -> SimPacket {
         self.free.push(id);
         self.slots[id as usize]
     }
@@ -86,7 +86,7 @@ impl Packets {
 
 /// An access link, the same in both directions; its queue has no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Access {
+pub struct AccessLink {
     /// `None`: packets need no time to be sent.
     pub rate: Option<Rate>,
     /// One-way propagation delay.
@@ -95,29 +95,29 @@ pub struct Access {
 
 /// One direction of an access link.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Lane {
+pub(super) struct AccessQueue {
     free_at: Duration,
 }
 
-impl Lane {
+impl AccessQueue {
     /// When a packet of `bytes` that enters at `now` arrives; calls are in time order.
-    pub(super) fn carry(&mut self, access: &Access, now: Duration, bytes: u32) -> Duration {
+    pub(super) fn carry(&mut self, access: &AccessLink, now: Duration, bytes: u32) -> Duration {
         let Some(rate) = access.rate else {
             return now + access.delay;
         };
-        self.free_at = self.free_at.max(now) + sending_time(rate, bytes);
+        self.free_at = self.free_at.max(now) + serialization_time(rate, bytes);
         self.free_at + access.delay
     }
 }
 
 /// The time from one packet of `bytes` to the next at `rate`, never nothing: a source must let time
 /// pass.
-pub(super) fn interval(rate: Rate, bytes: u32) -> Duration {
-    sending_time(rate, bytes).max(Duration::from_nanos(1))
+pub(super) fn packet_interval(rate: Rate, bytes: u32) -> Duration {
+    serialization_time(rate, bytes).max(Duration::from_nanos(1))
 }
 
 /// How long `bytes` occupy a line of `rate`; of a line that stands still, for 584 years at most.
-fn sending_time(rate: Rate, bytes: u32) -> Duration {
+fn serialization_time(rate: Rate, bytes: u32) -> Duration {
     let bit_nanoseconds = u64::from(bytes) * 8 * 1_000_000_000;
     Duration::from_nanos(bit_nanoseconds / rate.as_bits_per_second().max(1))
 }

@@ -9,7 +9,7 @@ pub struct PoolId(pub(super) usize);
 
 /// The bytes of one pool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pool {
+pub(super) struct BytePool {
     left: u64,
     block: u64,
     expected: u64,
@@ -17,7 +17,7 @@ pub(super) struct Pool {
     delivered_at: Option<Duration>,
 }
 
-impl Pool {
+impl BytePool {
     pub(super) fn new(now: Duration, bytes: u64, block: u64) -> Self {
         Self {
             left: bytes,

@@ -5,28 +5,28 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::cross::CrossSource;
-use super::events::{Event, Events};
-use super::flow::Flow;
-use super::packets::Packets;
-use super::pool::{Pool, PoolId};
-use super::run::short;
-use super::stats::Queueing;
-use super::{FlowId, FlowSpec, FlowStats, Scenario, Source};
-use crate::link::{Counters, Link};
+use super::cross::CrossTrafficSource;
+use super::event_handlers::flow_index;
+use super::events::{EventQueue, SimEvent};
+use super::flow::SimFlow;
+use super::packets::PacketPool;
+use super::pool::{BytePool, PoolId};
+use super::stats::QueueingDelay;
+use super::{FlowId, FlowSpec, FlowStats, Scenario, TrafficSource};
+use crate::link::{Link, LinkCounters};
 
 /// A scenario on its way through time.
 #[derive(Debug)]
 pub struct Simulation {
     pub(super) now: Duration,
-    pub(super) events: Events,
-    pub(super) packets: Packets,
-    pub(super) flows: Vec<Flow>,
-    pub(super) pools: Vec<Pool>,
-    pub(super) cross: Vec<CrossSource>,
+    pub(super) events: EventQueue,
+    pub(super) packets: PacketPool,
+    pub(super) flows: Vec<SimFlow>,
+    pub(super) pools: Vec<BytePool>,
+    pub(super) cross_traffic: Vec<CrossTrafficSource>,
     pub(super) forward: Link,
     pub(super) reverse: Link,
-    pub(super) queueing: Queueing,
+    pub(super) queueing: QueueingDelay,
     /// When the latest packet left the forward bottleneck.
     pub(super) departed: Duration,
     /// Gives each part of the network its own seed.
@@ -39,23 +39,23 @@ impl Simulation {
         let mut seeds = Pcg64Mcg::seed_from_u64(scenario.seed);
         let mut simulation = Self {
             now: Duration::ZERO,
-            events: Events::default(),
-            packets: Packets::default(),
+            events: EventQueue::default(),
+            packets: PacketPool::default(),
             flows: Vec::with_capacity(scenario.flows.len()),
             pools: Vec::new(),
-            cross: Vec::with_capacity(scenario.cross.len()),
+            cross_traffic: Vec::with_capacity(scenario.cross_traffic.len()),
             forward: Link::new(scenario.forward.clone(), seeds.next_u64()),
             reverse: Link::new(scenario.reverse.clone(), seeds.next_u64()),
-            queueing: Queueing::default(),
+            queueing: QueueingDelay::default(),
             departed: Duration::ZERO,
             seeds,
         };
-        for (index, spec) in (0..).zip(&scenario.cross) {
+        for (index, spec) in (0..).zip(&scenario.cross_traffic) {
             let seed = simulation.seeds.next_u64();
-            let mut source = CrossSource::new(*spec, seed);
+            let mut source = CrossTrafficSource::new(*spec, seed);
             let first = source.first();
-            simulation.events.push(first, Event::Cross(index));
-            simulation.cross.push(source);
+            simulation.events.push(first, SimEvent::CrossTraffic(index));
+            simulation.cross_traffic.push(source);
         }
         for spec in &scenario.flows {
             simulation.add_flow(*spec);
@@ -97,11 +97,12 @@ impl Simulation {
     pub fn add_flow(&mut self, spec: FlowSpec) -> FlowId {
         let seed = self.seeds.next_u64();
         let id = self.flows.len();
-        self.flows.push(Flow::new(spec, seed));
+        self.flows.push(SimFlow::new(spec, seed));
         self.events
-            .push(spec.start.max(self.now), Event::Start(short(id)));
+            .push(spec.start.max(self.now), SimEvent::Start(flow_index(id)));
         if let Some(stop) = spec.stop {
-            self.events.push(stop.max(self.now), Event::Stop(short(id)));
+            self.events
+                .push(stop.max(self.now), SimEvent::Stop(flow_index(id)));
         }
         id
     }
@@ -119,7 +120,7 @@ impl Simulation {
         let state = &mut self.flows[flow];
         let tcp = &mut state.spec.tcp;
         (tcp.send_buffer, tcp.receive_buffer) = (send, receive);
-        state.sender.set_buffer(&state.spec.tcp);
+        state.sender.set_send_buffer(&state.spec.tcp);
         state.receiver.set_window(&state.spec.tcp);
         self.pump(flow);
     }
@@ -132,7 +133,7 @@ impl Simulation {
 
     /// A pool of `bytes` that flows take in blocks of `block` bytes (at least 1).
     pub fn add_pool(&mut self, bytes: u64, block: u64) -> PoolId {
-        self.pools.push(Pool::new(self.now, bytes, block));
+        self.pools.push(BytePool::new(self.now, bytes, block));
         PoolId(self.pools.len() - 1)
     }
 
@@ -141,7 +142,7 @@ impl Simulation {
         self.pools[pool.0].add(bytes);
         for flow in 0..self.flows.len() {
             let state = &mut self.flows[flow];
-            if state.spec.source == Source::Pool(pool) {
+            if state.spec.source == TrafficSource::Pool(pool) {
                 state.finished = None;
                 self.pump(flow);
             }
@@ -164,7 +165,7 @@ impl Simulation {
     }
 
     /// How many flows there are; the next one gets this number.
-    pub fn flows(&self) -> usize {
+    pub fn flow_count(&self) -> usize {
         self.flows.len()
     }
 
@@ -174,17 +175,17 @@ impl Simulation {
     }
 
     /// Counts of the forward bottleneck, cross traffic included.
-    pub fn bottleneck(&self) -> Counters {
+    pub fn forward_counters(&self) -> LinkCounters {
         self.forward.counters()
     }
 
     /// Counts of the way back.
-    pub fn reverse(&self) -> Counters {
+    pub fn reverse_counters(&self) -> LinkCounters {
         self.reverse.counters()
     }
 
     /// How long packets waited for the forward bottleneck.
-    pub fn queueing(&self) -> Queueing {
+    pub fn queueing_delay(&self) -> QueueingDelay {
         self.queueing
     }
 
@@ -194,7 +195,7 @@ impl Simulation {
     }
 
     /// Events handled or due.
-    pub fn events(&self) -> u64 {
+    pub fn event_count(&self) -> u64 {
         self.events.made()
     }
 }

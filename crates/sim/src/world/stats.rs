@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::tcp::{SenderStats, Waits};
+use crate::tcp::{LimitedTimes, SenderStats};
 
 /// One flow, from its start until now. The difference of two of them tells of the time between
 /// ([`FlowStats::since`]).
@@ -23,7 +23,7 @@ pub struct FlowStats {
     /// Congestion window, segments.
     pub cwnd: f64,
     /// Slow-start threshold, segments; infinite before the first loss.
-    pub threshold: f64,
+    pub ssthresh: f64,
     /// When the last byte of a source that ends had been acknowledged.
     pub finished: Option<Duration>,
 }
@@ -44,7 +44,7 @@ impl FlowStats {
                 rtt_samples: now.rtt_samples - then.rtt_samples,
                 rtt_total: now.rtt_total.saturating_sub(then.rtt_total),
                 rtt_min: now.rtt_min,
-                waits: waits_since(&now.waits, &then.waits),
+                limited_times: waits_since(&now.limited_times, &then.limited_times),
             },
             duplicates: self.duplicates - earlier.duplicates,
             drops: self.drops - earlier.drops,
@@ -76,8 +76,8 @@ impl FlowStats {
     }
 }
 
-fn waits_since(now: &Waits, then: &Waits) -> Waits {
-    Waits {
+fn waits_since(now: &LimitedTimes, then: &LimitedTimes) -> LimitedTimes {
+    LimitedTimes {
         busy: now.busy.saturating_sub(then.busy),
         rwnd_limited: now.rwnd_limited.saturating_sub(then.rwnd_limited),
         sndbuf_limited: now.sndbuf_limited.saturating_sub(then.sndbuf_limited),
@@ -86,7 +86,7 @@ fn waits_since(now: &Waits, then: &Waits) -> Waits {
 
 /// How long packets waited for the bottleneck, behind those before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Queueing {
+pub struct QueueingDelay {
     /// Packets that arrived, cross traffic included.
     pub packets: u64,
     /// Sum of their waits.
@@ -95,7 +95,7 @@ pub struct Queueing {
     pub longest: Duration,
 }
 
-impl Queueing {
+impl QueueingDelay {
     pub(super) fn note(&mut self, wait: Duration) {
         self.packets += 1;
         self.total += wait;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use sim::link::{Conditions, Queue};
-use sim::tcp::{Config, Congestion};
+use sim::tcp::{CongestionAlgorithm, TcpConfig};
 use sim::world::{FlowSpec, FlowStats, Scenario, Simulation};
 use units::Rate;
 
@@ -39,25 +39,29 @@ pub(crate) fn ten_megabit(queue: u32, flows: Vec<FlowSpec>) -> Scenario {
         forward: link(Some(mbit(10)), ms(50), Queue::Packets(queue)),
         reverse: link(None, ms(50), Queue::Unlimited),
         flows,
-        cross: Vec::new(),
+        cross_traffic: Vec::new(),
         seed: 1,
     }
 }
 
-pub(crate) fn flow(congestion: Congestion) -> FlowSpec {
+pub(crate) fn flow(congestion: CongestionAlgorithm) -> FlowSpec {
     FlowSpec {
-        tcp: Config {
+        tcp: TcpConfig {
             congestion,
-            ..Config::default()
+            ..TcpConfig::default()
         },
         ..FlowSpec::default()
     }
 }
 
 /// Statistics of each flow from `from` to `to`.
-pub(crate) fn between(simulation: &mut Simulation, from: Duration, to: Duration) -> Vec<FlowStats> {
+pub(crate) fn stats_between(
+    simulation: &mut Simulation,
+    from: Duration,
+    to: Duration,
+) -> Vec<FlowStats> {
     simulation.run_until(from);
-    let flows = 0..simulation.flows();
+    let flows = 0..simulation.flow_count();
     let before: Vec<FlowStats> = flows.map(|f| simulation.flow(f)).collect();
     simulation.run_until(to);
     let since = before.iter().enumerate();

@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use units::{bytes_in, show};
 
-use super::caps::Caps;
-use crate::look::{carried, offered};
+use super::host_limits::HostBufferLimits;
+use crate::sample::{max_in_flight, window_of_buffer};
 
 /// A path as its user knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Path {
+pub struct PathSpec {
     /// Its bottleneck, bits per second.
     pub rate_bps: u64,
     /// Its round trip without queues.
     pub rtt: Duration,
 }
 
-impl Path {
+impl PathSpec {
     /// Bandwidth-delay product, bytes.
-    pub fn product(&self) -> u64 {
+    pub fn bdp_bytes(&self) -> u64 {
         bytes_in(self.rate_bps / 8, self.rtt)
     }
 
     /// The rate of one stream with so many bytes in flight, bits per second.
-    fn reached_with(&self, in_flight: u64) -> u64 {
+    fn rate_with(&self, in_flight: u64) -> u64 {
         let bits = u128::from(in_flight) * 8 * 1_000_000_000;
         let reached = bits.checked_div(self.rtt.as_nanos());
         reached.map_or(self.rate_bps, |bps| {
@@ -35,19 +35,19 @@ impl Path {
 
 /// Rate that one stream of this host gets out of a path; no more than the path has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reach {
+pub struct ReachableRates {
     /// Sending, with the largest send buffer that can be had, bits per second.
     pub send_bps: u64,
     /// Receiving, with the largest receive buffer that can be had, and a window scale that was
     /// chosen before it was set, bits per second.
     pub receive_bps: u64,
     /// Settings that hold it back, sending first; empty: none does.
-    pub advice: Vec<Advice>,
+    pub advice: Vec<SysctlAdvice>,
 }
 
 /// A setting to raise.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Advice {
+pub struct SysctlAdvice {
     /// Its name for sysctl(8).
     pub sysctl: &'static str,
     /// Its new value, as sysctl(8) takes it.
@@ -60,7 +60,7 @@ pub struct Advice {
     pub to_bps: u64,
 }
 
-impl fmt::Display for Advice {
+impl fmt::Display for SysctlAdvice {
     /// `sysctl -w net.ipv4.tcp_wmem="4096 16384 33554432" (now 4096 16384 4194304): 447 Mbit/s
     /// a stream becomes up to 1.00 Gbit/s`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,28 +81,28 @@ const LARGEST: u64 = 1 << 30;
 
 /// Reach of one stream over `path` from and to a host with these limits, when `auto` sizes its
 /// buffers.
-pub fn reach(caps: &Caps, path: Path) -> Reach {
-    Reach {
-        send_bps: path.reached_with(carried(caps.send_reachable())),
-        receive_bps: path.reached_with(caps.receive_window()),
-        advice: sending(caps, path)
+pub fn reachable_rates(caps: &HostBufferLimits, path: PathSpec) -> ReachableRates {
+    ReachableRates {
+        send_bps: path.rate_with(max_in_flight(caps.max_send_buffer())),
+        receive_bps: path.rate_with(caps.max_receive_window()),
+        advice: advise_sending(caps, path)
             .into_iter()
-            .chain(receiving(caps, path))
+            .chain(advise_receiving(caps, path))
             .collect(),
     }
 }
 
 /// The limit to raise so that one sending stream fills the path; `None`: none, or none helps.
-pub fn sending(caps: &Caps, path: Path) -> Option<Advice> {
+pub fn advise_sending(caps: &HostBufferLimits, path: PathSpec) -> Option<SysctlAdvice> {
     // Three times the product: two thirds of a buffer are in flight, and a congestion window
     // swings to twice the product.
-    let enough = rounded_up(path.product().saturating_mul(3));
-    let from_bps = path.reached_with(carried(caps.send_reachable()));
-    let to_bps = path.reached_with(carried(enough));
-    (to_bps > from_bps).then(|| Advice {
+    let enough = rounded_up(path.bdp_bytes().saturating_mul(3));
+    let from_bps = path.rate_with(max_in_flight(caps.max_send_buffer()));
+    let to_bps = path.rate_with(max_in_flight(enough));
+    (to_bps > from_bps).then(|| SysctlAdvice {
         sysctl: "net.ipv4.tcp_wmem",
-        value: triple(caps.send_first, enough),
-        now: triple(caps.send_first, caps.send_autotuned),
+        value: triple(caps.wmem_first_two, enough),
+        now: triple(caps.wmem_first_two, caps.max_autotuned_send),
         from_bps,
         to_bps,
     })
@@ -110,20 +110,21 @@ pub fn sending(caps: &Caps, path: Path) -> Option<Advice> {
 
 /// The limits to raise, all of them, so that one receiving stream fills the path; empty: none, or none
 /// helps.
-pub fn receiving(caps: &Caps, path: Path) -> Vec<Advice> {
+pub fn advise_receiving(caps: &HostBufferLimits, path: PathSpec) -> Vec<SysctlAdvice> {
     // Twice the product: at least half of a buffer is offered as window.
-    let enough = rounded_up(path.product().saturating_mul(2));
-    let from_bps = path.reached_with(caps.receive_window());
-    let switch_on = !caps.receive_autotunes && caps.receive_autotuned > caps.receive_reachable();
-    let to_bps = path.reached_with(offered(if switch_on {
-        caps.receive_autotuned
+    let enough = rounded_up(path.bdp_bytes().saturating_mul(2));
+    let from_bps = path.rate_with(caps.max_receive_window());
+    let switch_on =
+        !caps.receive_autotuning && caps.max_autotuned_receive > caps.max_receive_buffer();
+    let to_bps = path.rate_with(window_of_buffer(if switch_on {
+        caps.max_autotuned_receive
     } else {
         enough
     }));
     if from_bps >= path.rate_bps || to_bps <= from_bps {
         return Vec::new();
     }
-    let raise = |sysctl, value, now| Advice {
+    let raise = |sysctl, value, now| SysctlAdvice {
         sysctl,
         value,
         now,
@@ -134,13 +135,13 @@ pub fn receiving(caps: &Caps, path: Path) -> Vec<Advice> {
         let (on, off) = ("1".to_owned(), "0".to_owned());
         return vec![raise("net.ipv4.tcp_moderate_rcvbuf", on, off)];
     }
-    let triple = |third| triple(caps.receive_first, third);
+    let triple = |third| triple(caps.rmem_first_two, third);
     let autotuned = raise(
         "net.ipv4.tcp_rmem",
         triple(enough),
-        triple(caps.receive_autotuned),
+        triple(caps.max_autotuned_receive),
     );
-    if caps.receive_autotunes {
+    if caps.receive_autotuning {
         return vec![autotuned];
     }
     // Reported buffers are twice what the setting says. Whoever sets the buffer, Linux measures the
@@ -149,7 +150,7 @@ pub fn receiving(caps: &Caps, path: Path) -> Vec<Advice> {
     let set = raise(
         "net.core.rmem_max",
         half(enough),
-        half(caps.receive_settable),
+        half(caps.max_settable_receive),
     );
     vec![set, autotuned]
 }
@@ -170,27 +171,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn gigabit(ms: u64) -> Path {
-        Path {
+    fn gigabit(ms: u64) -> PathSpec {
+        PathSpec {
             rate_bps: 1_000_000_000,
             rtt: Duration::from_millis(ms),
         }
     }
 
     /// Linux 6.18 as it ships.
-    fn shipped() -> Caps {
-        Caps {
-            send_settable: 8 << 20,
-            receive_autotuned: 32 << 20,
-            receive_settable: 8 << 20,
-            receive_unforced: 8 << 20,
-            ..Caps::default()
+    fn shipped() -> HostBufferLimits {
+        HostBufferLimits {
+            max_settable_send: 8 << 20,
+            max_autotuned_receive: 32 << 20,
+            max_settable_receive: 8 << 20,
+            max_unforced_receive: 8 << 20,
+            ..HostBufferLimits::default()
         }
     }
 
     #[test]
     fn a_short_path_needs_nothing() {
-        let reach = reach(&shipped(), gigabit(20));
+        let reach = reachable_rates(&shipped(), gigabit(20));
         assert_eq!(reach.send_bps, 1_000_000_000);
         assert_eq!(reach.receive_bps, 1_000_000_000);
         assert_eq!(reach.advice, []);
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_long_path_needs_a_larger_send_buffer() {
-        let reach = reach(&shipped(), gigabit(100));
+        let reach = reachable_rates(&shipped(), gigabit(100));
         // 5.6 MB in flight every 100 ms.
         assert!((440_000_000..450_000_000).contains(&reach.send_bps));
         assert_eq!(reach.receive_bps, 1_000_000_000);
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_old_receiver_needs_a_larger_receive_buffer() {
-        let [advice] = &receiving(&Caps::default(), gigabit(100))[..] else {
+        let [advice] = &advise_receiving(&HostBufferLimits::default(), gigabit(100))[..] else {
             panic!();
         };
         assert_eq!(advice.sysctl, "net.ipv4.tcp_rmem");
@@ -228,18 +229,18 @@ mod tests {
 
     #[test]
     fn autotuning_that_was_switched_off_is_switched_on_first() {
-        let off = Caps {
-            receive_autotunes: false,
+        let off = HostBufferLimits {
+            receive_autotuning: false,
             ..shipped()
         };
-        let advice = receiving(&off, gigabit(100));
+        let advice = advise_receiving(&off, gigabit(100));
         assert_eq!(advice.len(), 1);
         assert_eq!(advice[0].sysctl, "net.ipv4.tcp_moderate_rcvbuf");
-        let small = Caps {
-            receive_autotuned: 65_536,
+        let small = HostBufferLimits {
+            max_autotuned_receive: 65_536,
             ..off
         };
-        let [set, autotuned] = &receiving(&small, gigabit(100))[..] else {
+        let [set, autotuned] = &advise_receiving(&small, gigabit(100))[..] else {
             panic!();
         };
         assert_eq!(set.sysctl, "net.core.rmem_max");
@@ -254,12 +255,12 @@ mod tests {
 
     #[test]
     fn force_does_not_exceed_the_window_scale_of_an_old_host() {
-        let old = Caps {
-            receive_settable: 256 << 20,
-            forced: true,
-            ..Caps::default()
+        let old = HostBufferLimits {
+            max_settable_receive: 256 << 20,
+            may_force: true,
+            ..HostBufferLimits::default()
         };
-        let reach = reach(&old, gigabit(100));
+        let reach = reachable_rates(&old, gigabit(100));
         // 8.4 MB every 100 ms.
         assert!((670_000_000..672_000_000).contains(&reach.receive_bps));
         let advice = reach.advice.last().unwrap();
@@ -270,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_of_nothing_is_no_limit() {
-        let reach = reach(&shipped(), gigabit(0));
+        let reach = reachable_rates(&shipped(), gigabit(0));
         assert_eq!(reach.send_bps, 1_000_000_000);
         assert_eq!(reach.advice, []);
     }
@@ -279,21 +280,21 @@ mod tests {
         /// Who follows the advice reaches what it promised, and is told nothing more.
         #[test]
         fn advice_is_enough(rate_bps in 1_u64..100_000_000_000, us in 1_u64..2_000_000) {
-            let path = Path { rate_bps, rtt: Duration::from_micros(us) };
+            let path = PathSpec { rate_bps, rtt: Duration::from_micros(us) };
             let mut caps = shipped();
-            let before = reach(&caps, path);
+            let before = reachable_rates(&caps, path);
             for advice in &before.advice {
                 prop_assert!(advice.to_bps > advice.from_bps);
                 let third = advice.value.rsplit(' ').next().unwrap().parse().unwrap();
                 match advice.sysctl {
-                    "net.ipv4.tcp_wmem" => caps.send_autotuned = third,
-                    "net.ipv4.tcp_rmem" => caps.receive_autotuned = third,
+                    "net.ipv4.tcp_wmem" => caps.max_autotuned_send = third,
+                    "net.ipv4.tcp_rmem" => caps.max_autotuned_receive = third,
                     other => panic!("{other}"),
                 }
             }
-            let after = reach(&caps, path);
+            let after = reachable_rates(&caps, path);
             prop_assert_eq!(&after.advice, &[]);
-            if path.product() < LARGEST / 3 {
+            if path.bdp_bytes() < LARGEST / 3 {
                 prop_assert_eq!(after.send_bps.min(after.receive_bps), path.rate_bps);
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::look::Look;
+use crate::sample::TcpSample;
 
 /// Looks that are kept at most: a bound on memory, far above what is asked for.
 const KEPT: usize = 512;
@@ -15,17 +15,17 @@ const PAYLOAD: (u64, u64) = (2, 3);
 /// segment its counter stands, and jumps by a whole window when the segment comes. Meanwhile the
 /// memory of what is queued tells.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Arrived {
+pub(super) struct ArrivalCounter {
     bytes: u64,
     queued: u64,
     /// Out of order, bytes.
     beyond: u64,
 }
 
-impl Arrived {
+impl ArrivalCounter {
     /// All that has arrived by a look.
-    pub(super) fn by(&mut self, look: &Look) -> u64 {
-        let queued = look.receive_queued / PAYLOAD.1 * PAYLOAD.0;
+    pub(super) fn total_at(&mut self, look: &TcpSample) -> u64 {
+        let queued = look.receive_queue_memory / PAYLOAD.1 * PAYLOAD.0;
         let in_order = look.bytes.saturating_sub(self.bytes);
         let more = queued.saturating_sub(self.queued);
         // What is in order and only not read yet cannot be more than what came in order.
@@ -41,33 +41,33 @@ impl Arrived {
 /// The latest looks at a counter of bytes. Between two looks the bytes are taken to have come
 /// evenly.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Arrivals {
-    looks: VecDeque<(Duration, u64)>,
+pub(super) struct ArrivalHistory {
+    points: VecDeque<(Duration, u64)>,
 }
 
-impl Arrivals {
+impl ArrivalHistory {
     /// Notes a look and forgets what is older than `keep`. The counter never goes back: one that
     /// does stands still, and so does time.
-    pub(super) fn note(&mut self, at: Duration, bytes: u64, keep: Duration) {
-        match self.looks.back_mut() {
+    pub(super) fn record(&mut self, at: Duration, bytes: u64, keep: Duration) {
+        match self.points.back_mut() {
             Some(last) if at <= last.0 => last.1 = last.1.max(bytes),
-            Some(&mut (_, before)) => self.looks.push_back((at, bytes.max(before))),
-            None => self.looks.push_back((at, bytes)),
+            Some(&mut (_, before)) => self.points.push_back((at, bytes.max(before))),
+            None => self.points.push_back((at, bytes)),
         }
         let oldest = self.end().saturating_sub(keep);
-        while self.looks.len() > KEPT || self.looks.get(1).is_some_and(|(at, _)| *at <= oldest) {
-            self.looks.pop_front();
+        while self.points.len() > KEPT || self.points.get(1).is_some_and(|(at, _)| *at <= oldest) {
+            self.points.pop_front();
         }
     }
 
     /// When the latest look was taken; zero before the first.
     pub(super) fn end(&self) -> Duration {
-        self.looks.back().map_or(Duration::ZERO, |(at, _)| *at)
+        self.points.back().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
     /// The counter at the latest look; `None` before the first.
     pub(super) fn counter(&self) -> Option<u64> {
-        self.looks.back().map(|(_, bytes)| *bytes)
+        self.points.back().map(|(_, bytes)| *bytes)
     }
 
     /// Bytes of the latest `span`.
@@ -86,7 +86,7 @@ impl Arrivals {
     /// it to go on for all of `length`, bytes.
     pub(super) fn peak(&self, span: Duration, length: Duration) -> u64 {
         let oldest = self.end().saturating_sub(span);
-        let looks = self.looks.iter().filter(|(at, _)| *at > oldest);
+        let looks = self.points.iter().filter(|(at, _)| *at > oldest);
         let quarters = looks
             .map(|(at, bytes)| bytes - self.counted(at.saturating_sub(length / 4)).min(*bytes));
         quarters.max().unwrap_or(0).saturating_mul(4)
@@ -94,10 +94,10 @@ impl Arrivals {
 
     /// The counter at a time: that of the first look for all before it.
     fn counted(&self, at: Duration) -> u64 {
-        let next = self.looks.partition_point(|(look, _)| *look <= at);
+        let next = self.points.partition_point(|(look, _)| *look <= at);
         match (
-            next.checked_sub(1).map(|last| self.looks[last]),
-            self.looks.get(next),
+            next.checked_sub(1).map(|last| self.points[last]),
+            self.points.get(next),
         ) {
             (Some((from, before)), Some((to, after))) => {
                 let come = scaled(after - before, at - from, to.saturating_sub(from));
@@ -126,10 +126,10 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn arrivals(looks: &[(u64, u64)]) -> Arrivals {
-        let mut arrivals = Arrivals::default();
+    fn arrivals(looks: &[(u64, u64)]) -> ArrivalHistory {
+        let mut arrivals = ArrivalHistory::default();
         for (at, bytes) in looks {
-            arrivals.note(ms(*at), *bytes, ms(1000));
+            arrivals.record(ms(*at), *bytes, ms(1000));
         }
         arrivals
     }
@@ -152,36 +152,36 @@ mod tests {
         assert_eq!(a.peak(ms(50), ms(100)), 400);
         let often = arrivals(&[(0, 0), (24, 900), (25, 1000), (50, 1100), (75, 1100)]);
         assert_eq!(often.peak(ms(100), ms(100)), 4000);
-        assert_eq!(Arrivals::default().peak(ms(100), ms(100)), 0);
+        assert_eq!(ArrivalHistory::default().peak(ms(100), ms(100)), 0);
     }
 
     #[test]
     fn what_is_old_is_forgotten_but_not_before_it_is_asked_for() {
-        let mut a = Arrivals::default();
+        let mut a = ArrivalHistory::default();
         for n in 0..10_000 {
-            a.note(ms(n), n * 10, ms(100));
+            a.record(ms(n), n * 10, ms(100));
         }
-        assert_eq!(a.looks.len(), 101);
+        assert_eq!(a.points.len(), 101);
         assert_eq!(a.latest(ms(100)), 1000);
         for n in 10_000..20_000 {
-            a.note(ms(n), n * 10, Duration::MAX);
+            a.record(ms(n), n * 10, Duration::MAX);
         }
-        assert_eq!(a.looks.len(), KEPT);
+        assert_eq!(a.points.len(), KEPT);
     }
 
     #[test]
     fn neither_time_nor_counter_goes_back() {
         let a = arrivals(&[(0, 0), (100, 1000), (100, 1200), (50, 3), (200, 900)]);
-        assert_eq!(a.looks, [(ms(0), 0), (ms(100), 1200), (ms(200), 1200)]);
+        assert_eq!(a.points, [(ms(0), 0), (ms(100), 1200), (ms(200), 1200)]);
     }
 
     fn arrived(looks: &[(u64, u64)]) -> Vec<u64> {
-        let mut arrived = Arrived::default();
+        let mut arrived = ArrivalCounter::default();
         let by = |(bytes, receive_queued): &(u64, u64)| {
-            arrived.by(&Look {
+            arrived.total_at(&TcpSample {
                 bytes: *bytes,
-                receive_queued: *receive_queued,
-                ..Look::default()
+                receive_queue_memory: *receive_queued,
+                ..TcpSample::default()
             })
         };
         looks.iter().map(by).collect()
@@ -221,9 +221,9 @@ mod tests {
             ago in any::<u64>(),
             span in any::<u64>(),
         ) {
-            let mut a = Arrivals::default();
+            let mut a = ArrivalHistory::default();
             for (at, bytes) in &looks {
-                a.note(Duration::from_nanos(*at), *bytes, Duration::MAX);
+                a.record(Duration::from_nanos(*at), *bytes, Duration::MAX);
             }
             let most = looks.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
             let (ago, span) = (Duration::from_nanos(ago), Duration::from_nanos(span));

@@ -1,6 +1,6 @@
 //! How large a stream's socket buffers should be while it moves data.
 //!
-//! Three controllers over the same [`Look`](crate::look::Look)s: [`drs1`] and [`drs`] are the papers' loops, [`auto`] is
+//! Three controllers over the same [`TcpSample`](crate::look::Look)s: [`drs1`] and [`drs`] are the papers' loops, [`auto`] is
 //! longhaul's own. Whoever drives them (the data room with sockets, the simulator with flows)
 //! looks at every stream now and then and carries out what they answer.
 //!
@@ -10,38 +10,38 @@
 pub mod advice;
 mod arrivals;
 pub mod auto;
-pub mod caps;
 pub mod drs;
 pub mod drs1;
+pub mod host_limits;
 
 use std::time::Duration;
 
 use crate::limiter::Limiter;
-use crate::look::StreamId;
+use crate::sample::StreamId;
 
 /// Something to do to a stream's socket. Sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum BufferSetting {
     /// SO_SNDBUF, by force where allowed and needed.
     SendBuffer(u64),
     /// SO_RCVBUF likewise, and the window clamp lifted so that the window follows.
     ReceiveBuffer(u64),
     /// TCP_WINDOW_CLAMP: the window shall not be larger. Does not lock the buffer.
-    Window(u64),
+    WindowClamp(u64),
     /// Give the receive buffer back to autotuning with room for this window (SO_BUF_LOCK 0,
     /// SO_RCVLOWAT, window clamp lifted): repairs one that the kernel made too small.
-    Regrow(u64),
+    RestoreAutotuning(u64),
 }
 
 /// Decision of a controller, and its reason.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
+pub struct BufferDecision {
     /// About which stream.
     pub stream: StreamId,
     /// Since the transfer began.
     pub at: Duration,
     /// The change to make; `None`: none, on purpose.
-    pub change: Option<Change>,
+    pub setting: Option<BufferSetting>,
     /// Limiter of the stream.
     pub limiter: Limiter,
     /// In plain words.
@@ -50,14 +50,14 @@ pub struct Decision {
 
 /// Sizes that a right-sizing loop stays between, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct BufferBounds {
     /// To begin with.
     pub initial: u64,
     /// Never more.
     pub largest: u64,
 }
 
-impl Default for Bounds {
+impl Default for BufferBounds {
     /// The papers' 64 KB and 16 MB.
     fn default() -> Self {
         Self {

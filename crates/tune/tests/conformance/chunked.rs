@@ -4,34 +4,35 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tune::streams::chunked::{
-    Chunk, Mode, Optimum, Parameters, RoundTrips, Transferred, Tuner, probe, tuner,
+    Chunk, ChunkParameters, ChunkResult, ChunkTuner, ChunkTuningMode, Optimum, RttCommands,
+    mode_tuner, probe_tuner,
 };
 
 /// A policy under test.
 #[derive(Debug, Clone, Copy)]
-enum Policy {
-    Mode(Mode),
+enum ChunkPolicy {
+    Mode(ChunkTuningMode),
     Probe,
 }
 
-const ALL: [Policy; 4] = [
-    Policy::Mode(Mode::Mi),
-    Policy::Mode(Mode::MiPlus),
-    Policy::Mode(Mode::Aimd),
-    Policy::Probe,
+const ALL: [ChunkPolicy; 4] = [
+    ChunkPolicy::Mode(ChunkTuningMode::Mi),
+    ChunkPolicy::Mode(ChunkTuningMode::MiPlus),
+    ChunkPolicy::Mode(ChunkTuningMode::Aimd),
+    ChunkPolicy::Probe,
 ];
 
-impl Policy {
-    fn start(self, parameters: Parameters, window: u64, rtt: Duration) -> Box<dyn Tuner> {
+impl ChunkPolicy {
+    fn start(self, parameters: ChunkParameters, window: u64, rtt: Duration) -> Box<dyn ChunkTuner> {
         match self {
-            Self::Mode(mode) => tuner(mode, parameters, window, rtt),
-            Self::Probe => probe(parameters.first, parameters.most, rtt),
+            Self::Mode(mode) => mode_tuner(mode, parameters, window, rtt),
+            Self::Probe => probe_tuner(parameters.initial_streams, parameters.max_streams, rtt),
         }
     }
 }
 
 #[track_caller]
-fn is_sound(chunk: Chunk, most: u32, tuner: &dyn Tuner) {
+fn is_sound(chunk: Chunk, most: u32, tuner: &dyn ChunkTuner) {
     let most = most.max(1);
     assert!((1..=most).contains(&chunk.streams), "{chunk:?} of {most}");
     // Something, and no more than any file has.
@@ -57,8 +58,8 @@ prop_compose! {
     fn any_chunk()(
         streams in prop_oneof![Just(0_u32), Just(u32::MAX), 1_u32..300],
         bytes in any_bytes(), time in any_time(), window in any_bytes(), rtt in any_time(),
-    ) -> Transferred {
-        Transferred { streams, bytes, time, window, rtt }
+    ) -> ChunkResult {
+        ChunkResult { streams, bytes, time, window, rtt }
     }
 }
 
@@ -73,19 +74,19 @@ fn any_number() -> impl Strategy<Value = f64> {
 
 prop_compose! {
     fn any_parameters()(
-        first: u32, most: u32, delta in any_time(), between: bool, second: bool,
+        initial_streams: u32, max_streams: u32, delta in any_time(), between: bool, second: bool,
         eta in any_number(), gamma in any_number(), alpha in any_number(), beta in any_number(),
         rho in any_number(),
-    ) -> Parameters {
-        let round_trips = if between { RoundTrips::Between } else { RoundTrips::Flowing };
+    ) -> ChunkParameters {
+        let rtt_commands = if between { RttCommands::BetweenChunks } else { RttCommands::DuringChunks };
         let optimum = if second { Optimum::SecondTerm } else { Optimum::BothTerms };
-        Parameters { first, eta, gamma, alpha, beta, delta, rho, most, round_trips, optimum }
+        ChunkParameters { initial_streams, eta, gamma, alpha, beta, delta, rho, max_streams, rtt_commands, optimum }
     }
 }
 
 /// Goodput that a path gives to so many streams.
 #[derive(Debug, Clone, Copy)]
-struct Path {
+struct QueuedPath {
     /// Bytes per second.
     bandwidth: f64,
     /// Each stream's, bytes.
@@ -95,13 +96,13 @@ struct Path {
     queue: f64,
 }
 
-impl Path {
-    fn transfer(&self, chunk: Chunk) -> Transferred {
+impl QueuedPath {
+    fn transfer(&self, chunk: Chunk) -> ChunkResult {
         let windows = f64::from(chunk.streams) * self.window;
         let full = (self.bandwidth * self.rtt + self.queue).min(windows);
         let rtt = (full / self.bandwidth).max(self.rtt);
         let goodput = (windows / rtt).min(self.bandwidth);
-        Transferred {
+        ChunkResult {
             streams: chunk.streams,
             bytes: chunk.bytes,
             time: Duration::from_secs_f64(chunk.bytes as f64 / goodput + self.rtt),
@@ -115,19 +116,19 @@ prop_compose! {
     fn any_path()(
         bandwidth in 1e5..1.25e9_f64, window in 8e3..8e6_f64, rtt in 0.0005..0.3_f64,
         queue in 1e4..1e7_f64,
-    ) -> Path {
-        Path { bandwidth, window, rtt, queue }
+    ) -> QueuedPath {
+        QueuedPath { bandwidth, window, rtt, queue }
     }
 }
 
 /// Drives a policy for `rounds` chunks; what it asked for, and what came of it.
 fn drive(
-    tuner: &mut dyn Tuner,
+    tuner: &mut dyn ChunkTuner,
     most: u32,
     rounds: usize,
-    mut path: impl FnMut(usize, Chunk) -> Transferred,
-) -> Vec<Transferred> {
-    let mut done: Vec<Transferred> = Vec::new();
+    mut path: impl FnMut(usize, Chunk) -> ChunkResult,
+) -> Vec<ChunkResult> {
+    let mut done: Vec<ChunkResult> = Vec::new();
     for round in 0..rounds {
         let chunk = tuner.next(done.last());
         is_sound(chunk, most, tuner);
@@ -136,7 +137,7 @@ fn drive(
     done
 }
 
-fn changes(done: &[Transferred]) -> usize {
+fn changes(done: &[ChunkResult]) -> usize {
     done.windows(2)
         .filter(|pair| pair[0].streams != pair[1].streams)
         .count()
@@ -153,7 +154,7 @@ proptest! {
         for policy in ALL {
             let mut tuner = policy.start(parameters, window, rtt);
             for chunk in &chunks {
-                is_sound(tuner.next(chunk.as_ref()), parameters.most, tuner.as_ref());
+                is_sound(tuner.next(chunk.as_ref()), parameters.max_streams, tuner.as_ref());
             }
         }
     }
@@ -163,7 +164,7 @@ proptest! {
         path in any_path(), most in 1_u32..300, order in prop::collection::vec(0_usize..8, 1..60),
     ) {
         for policy in ALL {
-            let parameters = Parameters { most, ..Parameters::default() };
+            let parameters = ChunkParameters { max_streams: most, ..ChunkParameters::default() };
             let mut tuner = policy.start(parameters, path.window as u64, Duration::from_millis(20));
             let mut done = vec![path.transfer(tuner.next(None))];
             for back in &order {
@@ -180,13 +181,13 @@ proptest! {
     fn a_mode_that_has_settled_stays(
         path in any_path(), gamma in 1.2..4.0_f64, eta in 0.1..1.0_f64, most in 1_u32..300,
     ) {
-        for mode in [Mode::Mi, Mode::MiPlus] {
-            let parameters = Parameters { gamma, eta, most, ..Parameters::default() };
+        for mode in [ChunkTuningMode::Mi, ChunkTuningMode::MiPlus] {
+            let parameters = ChunkParameters { gamma, eta, max_streams: most, ..ChunkParameters::default() };
             let rtt = Duration::from_secs_f64(path.rtt);
-            let mut tuner = tuner(mode, parameters, path.window as u64, rtt);
+            let mut tuner = mode_tuner(mode, parameters, path.window as u64, rtt);
             // Far enough for the slowest growth from 1 to 300.
             let search = drive(tuner.as_mut(), most, 60, |_, chunk| path.transfer(chunk));
-            prop_assert!(tuner.settled(), "{mode:?} {:?}", search.last());
+            prop_assert!(tuner.is_settled(), "{mode:?} {:?}", search.last());
             let after = drive(tuner.as_mut(), most, 20, |_, chunk| path.transfer(chunk));
             prop_assert_eq!(changes(&after), 0);
         }
@@ -194,9 +195,9 @@ proptest! {
 
     #[test]
     fn additive_increase_stays_within_what_it_swings_through(path in any_path()) {
-        let parameters = Parameters { most: 64, ..Parameters::default() };
+        let parameters = ChunkParameters { max_streams: 64, ..ChunkParameters::default() };
         let rtt = Duration::from_secs_f64(path.rtt);
-        let mut tuner = tuner(Mode::Aimd, parameters, path.window as u64, rtt);
+        let mut tuner = mode_tuner(ChunkTuningMode::Aimd, parameters, path.window as u64, rtt);
         let done = drive(tuner.as_mut(), 64, 300, |_, chunk| path.transfer(chunk));
         for pair in done.windows(2) {
             let (from, to) = (pair[0].streams, pair[1].streams);
@@ -210,11 +211,11 @@ proptest! {
         path in any_path(), first in 1_u32..64, noise in 0.0..0.03_f64,
     ) {
         let most = 256;
-        let mut tuner = probe(first, most, Duration::from_secs_f64(path.rtt));
+        let mut tuner = probe_tuner(first, most, Duration::from_secs_f64(path.rtt));
         let done = drive(tuner.as_mut(), most, 900, |round, chunk| {
             let exact = path.transfer(chunk);
             let luck = 1.0 + noise * (f64::from((round * 7 % 5) as u32) / 2.0 - 1.0);
-            Transferred { time: exact.time.mul_f64(luck), ..exact }
+            ChunkResult { time: exact.time.mul_f64(luck), ..exact }
         });
         let (early, late) = (&done[..300], &done[600..]);
         prop_assert!(changes(early) <= 60, "{}", changes(early));
@@ -225,7 +226,7 @@ proptest! {
     fn a_file_is_not_cut_to_shreds(path in any_path()) {
         for policy in ALL {
             let rtt = Duration::from_secs_f64(path.rtt);
-            let mut tuner = policy.start(Parameters::default(), path.window as u64, rtt);
+            let mut tuner = policy.start(ChunkParameters::default(), path.window as u64, rtt);
             let done = drive(tuner.as_mut(), 256, 200, |_, chunk| path.transfer(chunk));
             let time: Duration = done.iter().map(|chunk| chunk.time).sum();
             // A chunk costs a round trip; it should be worth it.
@@ -237,7 +238,7 @@ proptest! {
     fn what_cannot_be_opened_is_not_asked_for_again(path in any_path(), open in 1_u32..20) {
         for policy in ALL {
             let rtt = Duration::from_secs_f64(path.rtt);
-            let mut tuner = policy.start(Parameters::default(), path.window as u64, rtt);
+            let mut tuner = policy.start(ChunkParameters::default(), path.window as u64, rtt);
             let mut last = None;
             let mut refused = 0;
             for _ in 0..200 {
@@ -252,7 +253,7 @@ proptest! {
 
     #[test]
     fn more_than_was_asked_for_is_no_reason_to_go_on_asking(path in any_path(), open in 2_u32..20) {
-        let mut tuner = probe(1, 256, Duration::from_secs_f64(path.rtt));
+        let mut tuner = probe_tuner(1, 256, Duration::from_secs_f64(path.rtt));
         let mut last = None;
         for _ in 0..100 {
             let mut chunk = tuner.next(last.as_ref());

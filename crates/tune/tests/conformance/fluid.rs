@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use tune::look::Look;
-use tune::streams::auto::{Auto, Decision, Limits, Scene, Step};
+use tune::sample::TcpSample;
+use tune::streams::auto::{
+    AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting,
+};
 
-use crate::watch::Watch;
+use crate::limits_checker::LimitsChecker;
 
 /// A path on which streams behave as fluids.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Fluid {
+pub(crate) struct FluidModel {
     /// Bytes per second.
     pub(crate) bandwidth: f64,
     /// Each stream's, bytes.
@@ -24,7 +26,7 @@ pub(crate) struct Fluid {
 
 /// A stream since it was opened.
 #[derive(Debug, Clone, Copy, Default)]
-struct Stream {
+struct FluidStream {
     id: u64,
     bytes: f64,
     /// Seconds.
@@ -35,12 +37,12 @@ struct Stream {
 }
 
 /// Drives `auto` over a fluid path as the data room does, for a time.
-pub(crate) struct Drive {
-    pub(crate) auto: Auto,
-    pub(crate) watch: Watch,
+pub(crate) struct FluidDrive {
+    pub(crate) auto: AutoTuner,
+    pub(crate) watch: LimitsChecker,
     pub(crate) streams: u32,
     next_id: u64,
-    open: Vec<Stream>,
+    open: Vec<FluidStream>,
     ended: f64,
     pace: f64,
     now: f64,
@@ -48,13 +50,13 @@ pub(crate) struct Drive {
     pub(crate) changes: Vec<f64>,
 }
 
-impl Drive {
-    pub(crate) fn new(limits: Limits, streams: u32) -> Self {
-        let watch = Watch::of(&limits, streams);
+impl FluidDrive {
+    pub(crate) fn new(limits: AutoLimits, streams: u32) -> Self {
+        let watch = LimitsChecker::of(&limits, streams);
         let mut drive = Self {
             streams: watch.streams,
             watch,
-            auto: Auto::new(limits, streams),
+            auto: AutoTuner::new(limits, streams),
             next_id: 0,
             open: Vec::new(),
             ended: 0.0,
@@ -68,9 +70,9 @@ impl Drive {
 
     pub(crate) fn adjust(&mut self) {
         while self.open.len() < self.streams as usize {
-            self.open.push(Stream {
+            self.open.push(FluidStream {
                 id: self.next_id,
-                ..Stream::default()
+                ..FluidStream::default()
             });
             self.next_id += 1;
         }
@@ -79,15 +81,15 @@ impl Drive {
         }
     }
 
-    pub(crate) fn run(&mut self, seconds: f64, path: Fluid) {
+    pub(crate) fn run(&mut self, seconds: f64, path: FluidModel) {
         let end = self.now + seconds;
         while self.now < end {
             self.step(path);
         }
     }
 
-    fn step(&mut self, path: Fluid) {
-        let passed = self.auto.due().as_secs_f64();
+    fn step(&mut self, path: FluidModel) {
+        let passed = self.auto.next_sample_in().as_secs_f64();
         self.now += passed;
         let n = f64::from(self.streams);
         // A connection's window under loss: Mathis and others, 1997.
@@ -109,20 +111,27 @@ impl Drive {
         let limited = path.window < lossy && free > windows / path.rtt;
         let looks = self.looks(path, rate / n, passed, rtt, limited);
         let moved = self.ended + self.open.iter().map(|s| s.bytes).sum::<f64>();
-        let decisions = self.auto.on_scene(&Scene {
+        let decisions = self.auto.on_sample(&TransferSample {
             at: Duration::from_secs_f64(self.now),
-            moved: moved as u64,
-            left: Some(1 << 50),
-            looks: &looks,
-            opening: 0,
-            congestion: "cubic",
+            bytes_moved: moved as u64,
+            bytes_left: Some(1 << 50),
+            streams: &looks,
+            streams_opening: 0,
+            congestion_control: "cubic",
             rate_limit: None,
         });
         self.watch.check(&decisions);
         self.carry_out(&decisions);
     }
 
-    fn looks(&mut self, path: Fluid, rate: f64, passed: f64, rtt: f64, limited: bool) -> Vec<Look> {
+    fn looks(
+        &mut self,
+        path: FluidModel,
+        rate: f64,
+        passed: f64,
+        rtt: f64,
+        limited: bool,
+    ) -> Vec<TcpSample> {
         let at = Duration::from_secs_f64(self.now);
         let share = |part: f64| if limited { part } else { 0.0 };
         let each = self.open.iter_mut().map(|stream| {
@@ -130,40 +139,40 @@ impl Drive {
             stream.busy += passed;
             stream.limited += share(passed);
             stream.again += rate * passed / 1460.0 * path.loss;
-            Look {
+            TcpSample {
                 stream: stream.id,
                 at,
                 bytes: stream.bytes as u64,
-                rtt: Duration::from_secs_f64(rtt),
+                smoothed_rtt: Duration::from_secs_f64(rtt),
                 min_rtt: Duration::from_secs_f64(path.rtt),
                 send_buffer: 8 << 20,
-                send_queued: (rate * rtt * 2.0) as u64,
+                send_queue_memory: (rate * rtt * 2.0) as u64,
                 in_flight: (rate * rtt) as u64,
-                congestion_window: (rate * rtt * 1.2) as u64,
+                cwnd: (rate * rtt * 1.2) as u64,
                 peer_window: path.window as u64,
-                busy: Duration::from_secs_f64(stream.busy),
+                busy_time: Duration::from_secs_f64(stream.busy),
                 rwnd_limited: Duration::from_secs_f64(stream.limited),
                 retransmits: stream.again as u64,
-                segment: 1460,
+                mss: 1460,
                 delivery_rate: rate as u64,
-                ..Look::default()
+                ..TcpSample::default()
             }
         });
         each.collect()
     }
 
-    fn carry_out(&mut self, decisions: &[Decision]) {
+    fn carry_out(&mut self, decisions: &[TransferDecision]) {
         for decision in decisions {
-            match decision.step {
-                Some(Step::Streams(n)) => {
+            match decision.setting {
+                Some(TransferSetting::Streams(n)) => {
                     self.streams = n;
                     self.changes.push(self.now);
                     self.adjust();
                 }
-                Some(Step::Pace(pace)) => {
+                Some(TransferSetting::PacingRate(pace)) => {
                     self.pace = pace.map_or(f64::INFINITY, |rate| rate as f64);
                 }
-                Some(Step::Congestion(_)) | None => {}
+                Some(TransferSetting::CongestionControl(_)) | None => {}
             }
         }
     }

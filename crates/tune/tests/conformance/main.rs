@@ -10,4 +10,4 @@
 mod auto;
 mod chunked;
 mod fluid;
-mod watch;
+mod limits_checker;

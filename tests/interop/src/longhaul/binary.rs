@@ -46,7 +46,7 @@ fn find() -> Result<PathBuf> {
     }
     build.current_dir(env!("CARGO_MANIFEST_DIR"));
     // Cargo's own lock orders test programs that build at the same time.
-    run::run_within(&mut build, BUILD_LIMIT)?.success()?;
+    run::run_within(&mut build, BUILD_LIMIT)?.expect_success()?;
     let binary = profile.join("longhaul");
     ensure!(binary.is_file(), "cargo built no {}", binary.display());
     Ok(binary)

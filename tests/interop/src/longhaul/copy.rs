@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::binary::longhaul;
-use crate::run::{self, Finished};
+use crate::run::{self, FinishedProgram};
 
 /// A `longhaul cp --json` command line with these arguments.
 pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Command> {
@@ -17,8 +17,8 @@ pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Command> {
 }
 
 /// Copies, and fails unless longhaul ended with 0 and a summary that says so.
-pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Summary> {
-    let finished = run(arguments)?.success()?;
+pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<CpSummary> {
+    let finished = run(arguments)?.expect_success()?;
     let summary = summary(&finished)?;
     ensure!(
         summary.failed == 0,
@@ -29,13 +29,13 @@ pub fn cp<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Summary> {
 }
 
 /// Copies and tells how it ended, well or not.
-pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Finished> {
+pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Result<FinishedProgram> {
     run::run(&mut command(arguments)?)
 }
 
 /// Fields of the summary line that the tests read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct CpSummary {
     /// Bytes moved in this run.
     pub bytes: u64,
     /// Files done.
@@ -51,8 +51,8 @@ pub struct Summary {
 }
 
 /// The last line of `--json`, which is the summary whatever happened.
-pub fn summary(finished: &Finished) -> Result<Summary> {
-    let text = finished.text();
+pub fn summary(finished: &FinishedProgram) -> Result<CpSummary> {
+    let text = finished.stdout_text();
     let last = text
         .lines()
         .last()
@@ -67,7 +67,7 @@ pub fn summary(finished: &Finished) -> Result<Summary> {
             .as_u64()
             .with_context(|| format!("no number {name:?} in {last}"))
     };
-    Ok(Summary {
+    Ok(CpSummary {
         bytes: number("bytes")?,
         files: number("files")?,
         failed: number("failed")?,
@@ -79,8 +79,8 @@ pub fn summary(finished: &Finished) -> Result<Summary> {
 
 /// Warnings of a copy.
 #[must_use]
-pub fn warnings(finished: &Finished) -> Vec<String> {
-    let text = finished.text();
+pub fn warnings(finished: &FinishedProgram) -> Vec<String> {
+    let text = finished.stdout_text();
     let events = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
@@ -92,8 +92,8 @@ pub fn warnings(finished: &Finished) -> Vec<String> {
 
 /// The reason of a failure that the summary gives.
 #[must_use]
-pub fn failure(finished: &Finished) -> Option<String> {
-    let text = finished.text();
+pub fn failure_message(finished: &FinishedProgram) -> Option<String> {
+    let text = finished.stdout_text();
     let value: Value = serde_json::from_str(text.lines().last()?).ok()?;
     value["error"].as_str().map(str::to_owned)
 }

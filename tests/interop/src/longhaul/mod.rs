@@ -3,5 +3,5 @@
 pub mod binary;
 pub mod copy;
 pub mod rows;
+pub mod running_copy;
 pub mod serve;
-pub mod unfinished;

@@ -6,16 +6,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::copy::{self, cp};
-use super::serve::Server;
-use super::unfinished;
-use crate::cells::Cells;
-use crate::matrix::{self, Store};
-use crate::peer::Running;
-use crate::sample;
-use crate::tree::Tree;
+use super::running_copy;
+use super::serve::LonghaulServer;
+use crate::cells::MatrixRow;
+use crate::matrix::{self, TestStore};
+use crate::peer::PeerServer;
+use crate::test_files;
+use crate::tree::TestTree;
 
 /// A running server, whichever it is.
-pub trait Served {
+pub trait TestServer {
     /// URL of a served path.
     fn url(&self, served: &str) -> String;
 
@@ -23,7 +23,7 @@ pub trait Served {
     fn log(&self) -> String;
 }
 
-impl Served for Running {
+impl TestServer for PeerServer {
     fn url(&self, served: &str) -> String {
         self.url(served)
     }
@@ -33,7 +33,7 @@ impl Served for Running {
     }
 }
 
-impl Served for Server {
+impl TestServer for LonghaulServer {
     fn url(&self, served: &str) -> String {
         self.url(served)
     }
@@ -44,15 +44,15 @@ impl Served for Server {
 }
 
 /// A server as the rows see it.
-pub struct Target<'a> {
+pub struct ServerUnderTest<'a> {
     /// Its store.
-    pub store: &'a Store,
-    server: &'a dyn Served,
+    pub store: &'a TestStore,
+    server: &'a dyn TestServer,
 }
 
-impl<'a> Target<'a> {
+impl<'a> ServerUnderTest<'a> {
     /// A server that serves this store.
-    pub fn new(store: &'a Store, server: &'a dyn Served) -> Self {
+    pub fn new(store: &'a TestStore, server: &'a dyn TestServer) -> Self {
         Self { store, server }
     }
 
@@ -68,15 +68,20 @@ impl<'a> Target<'a> {
 }
 
 /// Get and put of every size with these options.
-pub fn get_and_put(cells: &mut Cells, target: &Target<'_>, options: &[&str], sizes: &[u64]) {
+pub fn get_and_put(
+    cells: &mut MatrixRow,
+    target: &ServerUnderTest<'_>,
+    options: &[&str],
+    sizes: &[u64],
+) {
     matrix::get(cells, target.store, sizes, |from, to| {
-        let (url, to) = (target.url(from), text(to));
+        let (url, to) = (target.url(from), path_argument(to));
         target
             .explain(cp(&[options, &[&url, &to]].concat()))
             .map(drop)
     });
     matrix::put(cells, target.store, sizes, |from, to| {
-        let (from, url) = (text(from), target.url(to));
+        let (from, url) = (path_argument(from), target.url(to));
         target
             .explain(cp(&[options, &[&from, &url]].concat()))
             .map(drop)
@@ -84,13 +89,13 @@ pub fn get_and_put(cells: &mut Cells, target: &Target<'_>, options: &[&str], siz
 }
 
 /// Parts of the large sample with these options.
-pub fn parts(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
+pub fn parts(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, options: &[&str]) {
     matrix::get_parts(cells, target.store, |from, offset, length, to| {
         let part = [offset.to_string(), length.to_string()];
-        let (url, local) = (target.url(from), text(to));
+        let (url, local) = (target.url(from), path_argument(to));
         let arguments = ["--offset", &part[0], "--length", &part[1], &url, &local];
         let summary = target.explain(cp(&[options, &arguments].concat()))?;
-        sample::same_part(&sample::shared(sample::LARGE)?, offset, length, to)?;
+        test_files::ensure_same_part(&test_files::shared(test_files::LARGE)?, offset, length, to)?;
         ensure!(
             summary.bytes == length,
             "the file is right, but {summary:?} is not"
@@ -100,36 +105,41 @@ pub fn parts(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
 }
 
 /// The tree both ways with these options.
-pub fn trees(cells: &mut Cells, target: &Target<'_>, tree: &Tree, options: &[&str]) {
+pub fn trees(
+    cells: &mut MatrixRow,
+    target: &ServerUnderTest<'_>,
+    tree: &TestTree,
+    options: &[&str],
+) {
     let store = target.store;
     let row = options.join(" ");
     cells.check(format!("get of a tree {row}"), || {
-        store.plant("tree", tree)?;
+        store.add_tree("tree", tree)?;
         let local = store.local();
-        let (url, to) = (target.url("src/tree"), text(&local));
+        let (url, to) = (target.url("src/tree"), path_argument(&local));
         let summary = target.explain(cp(&[&["-r"], options, &[&url, &to]].concat()))?;
         ensure!(summary.files == tree.len() as u64, "{summary:?}");
-        tree.same_as(&local)
+        tree.ensure_same_as(&local)
     });
     cells.check(format!("put of a tree {row}"), || {
         let served = store.upload();
-        let (from, url) = (text(&store.path("src/tree")), target.url(&served));
+        let (from, url) = (path_argument(&store.path("src/tree")), target.url(&served));
         let summary = target.explain(cp(&[&["-r"], options, &[&from, &url]].concat()))?;
         ensure!(summary.files == tree.len() as u64, "{summary:?}");
-        tree.same_as(&store.path(&served))
+        tree.ensure_same_as(&store.path(&served))
     });
 }
 
 /// The right-sizing of the papers, which the server has no part in: every size arrives, and the
 /// user is told once.
-pub fn right_sizing_is_declined(cells: &mut Cells, target: &Target<'_>) {
+pub fn drs_is_declined(cells: &mut MatrixRow, target: &ServerUnderTest<'_>) {
     for name in ["drs", "drs1"] {
         let options = ["--buffer", name];
-        get_and_put(cells, target, &options, &[0, 65_536, sample::LARGE]);
+        get_and_put(cells, target, &options, &[0, 65_536, test_files::LARGE]);
         cells.check(format!("{name} is declined"), || {
-            let url = target.url(&format!("src/{}", sample::name(65_536)));
-            let to = text(&target.store.local());
-            let copied = copy::run(&[&options[..], &[&url, &to]].concat())?.success()?;
+            let url = target.url(&format!("src/{}", test_files::name(65_536)));
+            let to = path_argument(&target.store.local());
+            let copied = copy::run(&[&options[..], &[&url, &to]].concat())?.expect_success()?;
             let summary = copy::summary(&copied)?;
             ensure!(summary.buffer == "auto", "{summary:?}");
             let warnings = copy::warnings(&copied);
@@ -142,20 +152,24 @@ pub fn right_sizing_is_declined(cells: &mut Cells, target: &Target<'_>) {
 
 /// A copy is killed when a part is safe and then resumed: the file is right, and the part is not
 /// moved again.
-pub fn resume(cells: &mut Cells, target: &Target<'_>, options: &[&str]) {
+pub fn resume_after_kill(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, options: &[&str]) {
     let store = target.store;
     let row = options.join(" ");
     cells.check(format!("resumed get {row}"), || {
         let local = store.local();
-        let url = target.url(&format!("src/{}", sample::name(sample::LARGE)));
-        target.explain(interrupted(options, &url, &text(&local)))?;
-        matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+        let url = target.url(&format!("src/{}", test_files::name(test_files::LARGE)));
+        target.explain(interrupted(options, &url, &path_argument(&local)))?;
+        matrix::check_and_remove(&test_files::shared(test_files::LARGE)?, &local)
     });
     cells.check(format!("resumed put {row}"), || {
         let served = store.upload();
-        let source = sample::shared(sample::LARGE)?;
-        target.explain(interrupted(options, &text(&source), &target.url(&served)))?;
-        matrix::arrived(&source, &store.path(&served))
+        let source = test_files::shared(test_files::LARGE)?;
+        target.explain(interrupted(
+            options,
+            &path_argument(&source),
+            &target.url(&served),
+        ))?;
+        matrix::check_and_remove(&source, &store.path(&served))
     });
 }
 
@@ -168,10 +182,10 @@ const JOURNAL: Duration = Duration::from_millis(400);
 fn interrupted(options: &[&str], from: &str, to: &str) -> Result<()> {
     // 30 MB/s
     let slow = [options, &["--limit-rate", "240M", from, to]].concat();
-    let safe = unfinished::kill_when_safe(copy::command(&slow)?, KILL_AT, JOURNAL)?;
+    let safe = running_copy::kill_when_safe(copy::command(&slow)?, KILL_AT, JOURNAL)?;
     let summary = cp(&[options, &["--resume", from, to]].concat())?;
     ensure!(
-        summary.bytes <= sample::LARGE - safe,
+        summary.bytes <= test_files::LARGE - safe,
         "{} bytes moved again, {safe} were safe",
         summary.bytes
     );
@@ -180,6 +194,6 @@ fn interrupted(options: &[&str], from: &str, to: &str) -> Result<()> {
 
 /// A path as an argument.
 #[must_use]
-pub fn text(path: &Path) -> String {
+pub fn path_argument(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::binary::longhaul;
-use crate::process::{Daemon, Guard};
+use crate::process::{ProcessGuard, ServerProcess};
 use crate::run;
-use crate::scratch::Scratch;
+use crate::scratch::ScratchFolder;
 
 /// The user of tests that log in.
 pub const USER: &str = "alice";
@@ -22,14 +22,14 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A server about to be started.
 #[derive(Debug)]
-pub struct Serve {
+pub struct ServeCommand {
     root: PathBuf,
     listen: String,
     arguments: Vec<String>,
     wrapper: Option<Vec<String>>,
 }
 
-impl Serve {
+impl ServeCommand {
     /// Serves `root` on a free port of 127.0.0.1, to nobody yet.
     #[must_use]
     pub fn new(root: &Path) -> Self {
@@ -70,18 +70,18 @@ impl Serve {
 
     /// Runs the server by another program, which gets the server's command line as arguments.
     #[must_use]
-    pub fn inside(mut self, wrapper: &[&str]) -> Self {
+    pub fn wrapped_in(mut self, wrapper: &[&str]) -> Self {
         self.wrapper = Some(wrapper.iter().map(|&word| word.to_owned()).collect());
         self
     }
 
     /// Starts it and waits for its ready line.
-    pub fn start(self) -> Result<Server> {
-        let scratch = Scratch::new()?;
+    pub fn start(self) -> Result<LonghaulServer> {
+        let scratch = ScratchFolder::new()?;
         let mut command = self.command()?;
-        let mut daemon = Daemon::spawn(&mut command, scratch.path(), "serve")?;
-        let address = daemon.until("ready line", START_LIMIT, ready_line)?;
-        Ok(Server {
+        let mut daemon = ServerProcess::spawn(&mut command, scratch.path(), "serve")?;
+        let address = daemon.wait_until("ready line", START_LIMIT, ready_line)?;
+        Ok(LonghaulServer {
             daemon,
             address,
             _scratch: scratch,
@@ -108,13 +108,13 @@ impl Serve {
 
 /// A running server, killed on drop.
 #[derive(Debug)]
-pub struct Server {
-    daemon: Daemon,
+pub struct LonghaulServer {
+    daemon: ServerProcess,
     address: SocketAddr,
-    _scratch: Scratch,
+    _scratch: ScratchFolder,
 }
 
-impl Server {
+impl LonghaulServer {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -140,7 +140,7 @@ impl Server {
     }
 
     /// The process.
-    pub fn guard(&mut self) -> &mut Guard {
+    pub fn guard(&mut self) -> &mut ProcessGuard {
         self.daemon.guard()
     }
 
@@ -166,6 +166,7 @@ pub fn add_user(users: &Path, root: &Path) -> Result<()> {
         .args([USER, "--root"])
         .arg(root)
         .arg("--password-stdin");
-    run::run_with_input(&mut command, format!("{PASSWORD}\n").as_bytes(), run::LIMIT)?.success()?;
+    run::run_with_input(&mut command, format!("{PASSWORD}\n").as_bytes(), run::LIMIT)?
+        .expect_success()?;
     Ok(())
 }

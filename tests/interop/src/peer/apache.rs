@@ -5,22 +5,22 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Running, unpacked};
-use crate::matrix::Store;
+use super::{PeerServer, find_unpacked};
+use crate::matrix::TestStore;
 use crate::net;
 
 /// The program.
 pub fn find() -> Result<PathBuf, String> {
-    unpacked("apache2-bin", "usr/sbin/apache2")
+    find_unpacked("apache2-bin", "usr/sbin/apache2")
 }
 
 /// Serves the store on 127.0.0.1.
-pub fn start(store: &Store) -> Result<Running> {
+pub fn start(store: &TestStore) -> Result<PeerServer> {
     start_with(store, &[], "")
 }
 
 /// The same with further modules (`headers`) and settings for the store's files.
-pub fn start_with(store: &Store, modules: &[&str], further: &str) -> Result<Running> {
+pub fn start_with(store: &TestStore, modules: &[&str], further: &str) -> Result<PeerServer> {
     let port = net::free_port()?;
     let own = store.path("apache.d");
     std::fs::create_dir_all(&own)?;
@@ -35,7 +35,7 @@ pub fn start_with(store: &Store, modules: &[&str], further: &str) -> Result<Runn
     let always = ["mpm_event", "authz_core", "dav", "dav_fs", "dir"];
     for module in always.iter().chain(modules) {
         let file = format!("usr/lib/apache2/modules/mod_{module}.so");
-        let file = unpacked("apache2-bin", &file).map_err(anyhow::Error::msg)?;
+        let file = find_unpacked("apache2-bin", &file).map_err(anyhow::Error::msg)?;
         settings.push_str(&format!("LoadModule {module}_module {}\n", file.display()));
     }
     settings.push_str(&format!(
@@ -50,5 +50,5 @@ pub fn start_with(store: &Store, modules: &[&str], further: &str) -> Result<Runn
     let file = store.scratch().file("apache.conf", settings.as_bytes())?;
     let mut command = Command::new(program);
     command.arg("-X").arg("-f").arg(file);
-    Running::start(&mut command, store, "apache", port)
+    PeerServer::start(&mut command, store, "apache", port)
 }

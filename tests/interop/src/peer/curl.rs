@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{client, installed};
-use crate::run::{self, Finished};
+use super::{client_command, find_installed};
+use crate::run::{self, FinishedProgram};
 
 /// The client.
 #[derive(Debug, Clone)]
@@ -15,14 +15,14 @@ pub struct Curl(PathBuf);
 impl Curl {
     /// The installed program.
     pub fn find() -> Result<Self, String> {
-        installed("curl").map(Self)
+        find_installed("curl").map(Self)
     }
 
     /// Runs curl; the dialogue is on standard error.
-    pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Finished> {
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<FinishedProgram> {
         // -q comes first: no ~/.curlrc.
         run::run(
-            client(&self.0)
+            client_command(&self.0)
                 .args(["-q", "-sS", "-v", "--globoff"])
                 .args(arguments),
         )

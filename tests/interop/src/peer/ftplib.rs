@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::python;
-use crate::run::{self, Finished};
+use crate::run::{self, FinishedProgram};
 
 /// Connects `f`, logs it in anonymously, and shows the dialogue on standard output.
 const PROLOGUE: &str = "
@@ -30,12 +30,12 @@ impl Ftplib {
     }
 
     /// Runs a script on the anonymous session `f` with `args`; failed assertions are errors.
-    pub fn script(&self, at: SocketAddr, script: &str, args: &[&str]) -> Result<Finished> {
+    pub fn script(&self, at: SocketAddr, script: &str, args: &[&str]) -> Result<FinishedProgram> {
         let script = format!("{PROLOGUE}{script}\nf.quit()\n");
         let mut command = Command::new(&self.0);
         command
             .args(["-c", &script, &at.ip().to_string(), &at.port().to_string()])
             .args(args);
-        run::run(&mut command)?.success()
+        run::run(&mut command)?.expect_success()
     }
 }

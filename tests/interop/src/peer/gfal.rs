@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{client, installed, python};
-use crate::run::{self, Finished};
+use super::{client_command, find_installed, python};
+use crate::run::{self, FinishedProgram};
 
 /// The commands.
 #[derive(Debug, Clone)]
@@ -17,17 +17,17 @@ pub struct Gfal {
 impl Gfal {
     /// The installed commands.
     pub fn find() -> Result<Self, String> {
-        installed("gfal-copy")?;
+        find_installed("gfal-copy")?;
         Ok(Self {
             python: python::with_module("gfal2")?,
         })
     }
 
     /// Runs `gfal-VERB`.
-    pub fn run<S: AsRef<OsStr>>(&self, verb: &str, arguments: &[S]) -> Result<Finished> {
-        let program = installed(&format!("gfal-{verb}")).map_err(anyhow::Error::msg)?;
-        let mut command = client(&program);
+    pub fn run<S: AsRef<OsStr>>(&self, verb: &str, arguments: &[S]) -> Result<FinishedProgram> {
+        let program = find_installed(&format!("gfal-{verb}")).map_err(anyhow::Error::msg)?;
+        let mut command = client_command(&program);
         command.env("GFAL_PYTHONBIN", &self.python).args(arguments);
-        run::run(&mut command)?.success()
+        run::run(&mut command)?.expect_success()
     }
 }

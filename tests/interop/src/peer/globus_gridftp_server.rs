@@ -8,18 +8,18 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{ACCOUNT, NOBODY, PASSWORD_HASH, Running, installed, is_root};
-use crate::matrix::Store;
+use super::{ACCOUNT, NOBODY, PASSWORD_HASH, PeerServer, find_installed, is_root};
+use crate::matrix::TestStore;
 use crate::net;
 
 /// The program.
 pub fn find() -> Result<PathBuf, String> {
-    installed("globus-gridftp-server")
+    find_installed("globus-gridftp-server")
 }
 
 /// Anonymous sessions on 127.0.0.1. The server does not confine sessions: served paths are paths
 /// of this machine.
-pub fn start(store: &Store) -> Result<Running> {
+pub fn start(store: &TestStore) -> Result<PeerServer> {
     let mut options = vec!["-aa".to_owned()];
     if is_root() {
         options.extend(["-anonymous-user".to_owned(), ACCOUNT.to_owned()]);
@@ -28,7 +28,7 @@ pub fn start(store: &Store) -> Result<Running> {
 }
 
 /// Sessions of the user `alice` with the password `secret`.
-pub fn start_with_password(store: &Store) -> Result<Running> {
+pub fn start_with_password(store: &TestStore) -> Result<PeerServer> {
     let (user, group) = if is_root() {
         (NOBODY, NOBODY)
     } else {
@@ -44,7 +44,7 @@ pub fn start_with_password(store: &Store) -> Result<Running> {
     Ok(spawn(store, &options)?.login("alice"))
 }
 
-fn spawn(store: &Store, options: &[String]) -> Result<Running> {
+fn spawn(store: &TestStore, options: &[String]) -> Result<PeerServer> {
     let port = net::free_port()?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command.args([
@@ -59,5 +59,8 @@ fn spawn(store: &Store, options: &[String]) -> Result<Running> {
     for variable in ["X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY"] {
         command.env_remove(variable);
     }
-    Ok(Running::start(&mut command, store, &format!("globus.{port}"), port)?.prefix(store.root()))
+    Ok(
+        PeerServer::start(&mut command, store, &format!("globus.{port}"), port)?
+            .prefix(store.root()),
+    )
 }

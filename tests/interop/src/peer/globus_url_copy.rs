@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{client, installed};
-use crate::run::{self, Finished};
+use super::{client_command, find_installed};
+use crate::run::{self, FinishedProgram};
 
 /// The client.
 #[derive(Debug, Clone)]
@@ -16,20 +16,25 @@ pub struct GlobusUrlCopy(PathBuf);
 impl GlobusUrlCopy {
     /// The installed program.
     pub fn find() -> Result<Self, String> {
-        installed("globus-url-copy").map(Self)
+        find_installed("globus-url-copy").map(Self)
     }
 
     /// The program with the dialogue shown on standard error, without other arguments.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = client(&self.0);
+        let mut command = client_command(&self.0);
         command.arg("-dbg");
         command
     }
 
     /// Copies with these options; an error shows the dialogue.
-    pub fn copy<S: AsRef<OsStr>>(&self, options: &[S], from: &str, to: &str) -> Result<Finished> {
-        run::run(self.command().args(options).args([from, to]))?.success()
+    pub fn copy<S: AsRef<OsStr>>(
+        &self,
+        options: &[S],
+        from: &str,
+        to: &str,
+    ) -> Result<FinishedProgram> {
+        run::run(self.command().args(options).args([from, to]))?.expect_success()
     }
 }
 

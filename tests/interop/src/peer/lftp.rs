@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
-use super::{client, installed};
-use crate::run::{self, Finished};
+use super::{client_command, find_installed};
+use crate::run::{self, FinishedProgram};
 
 /// The client.
 #[derive(Debug, Clone)]
@@ -15,20 +15,21 @@ pub struct Lftp(PathBuf);
 impl Lftp {
     /// The installed program.
     pub fn find() -> Result<Self, String> {
-        installed("lftp").map(Self)
+        find_installed("lftp").map(Self)
     }
 
     /// Runs lftp commands on an anonymous session; an error shows the dialogue.
-    pub fn script(&self, server: SocketAddr, commands: &str) -> Result<Finished> {
+    pub fn script(&self, server: SocketAddr, commands: &str) -> Result<FinishedProgram> {
         let script = format!(
             "set net:timeout 20; set net:max-retries 1; set cmd:fail-exit yes; \
              set xfer:clobber yes; {commands}; bye"
         );
         let url = format!("ftp://{server}");
         let finished =
-            run::run(client(&self.0).args(["--norc", "-d", "-e", &script, &url]))?.success()?;
+            run::run(client_command(&self.0).args(["--norc", "-d", "-e", &script, &url]))?
+                .expect_success()?;
         // lftp ends with 0 after some failed transfers of a mirror.
-        let errors = finished.errors();
+        let errors = finished.stderr_text();
         ensure!(!errors.contains("Fatal error"), "{finished}");
         Ok(finished)
     }

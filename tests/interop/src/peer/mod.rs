@@ -24,9 +24,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::longhaul::binary;
-use crate::matrix::Store;
+use crate::matrix::TestStore;
 use crate::net;
-use crate::process::{Daemon, Guard};
+use crate::process::{ProcessGuard, ServerProcess};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,7 @@ pub fn is_root() -> bool {
 }
 
 /// An installed program, or why it is missing.
-pub fn installed(program: &str) -> Result<PathBuf, String> {
+pub fn find_installed(program: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/usr/bin".into()])
@@ -60,7 +60,7 @@ pub fn installed(program: &str) -> Result<PathBuf, String> {
 }
 
 /// A program of a package that `tests/install-peers` unpacks without installing it.
-pub fn unpacked(package: &str, program: &str) -> Result<PathBuf, String> {
+pub fn find_unpacked(package: &str, program: &str) -> Result<PathBuf, String> {
     let folder = match std::env::var_os("LONGHAUL_PEERS") {
         Some(folder) => PathBuf::from(folder),
         None => target_folder()?.join("interop-peers"),
@@ -84,7 +84,7 @@ fn target_folder() -> Result<PathBuf, String> {
 
 /// A client command free of the user's own settings and proxies.
 #[must_use]
-pub fn client(program: &Path) -> Command {
+pub fn client_command(program: &Path) -> Command {
     let mut command = Command::new(program);
     let personal = |name: &str| {
         let name = name.to_ascii_lowercase();
@@ -101,8 +101,8 @@ pub fn client(program: &Path) -> Command {
 
 /// A running peer server, killed on drop.
 #[derive(Debug)]
-pub struct Running {
-    daemon: Daemon,
+pub struct PeerServer {
+    daemon: ServerProcess,
     address: SocketAddr,
     /// Text before the path in URLs: login with `@`, or nothing.
     login: String,
@@ -110,13 +110,13 @@ pub struct Running {
     prefix: String,
 }
 
-impl Running {
+impl PeerServer {
     /// Starts a server that was told a port and waits until it listens there.
-    fn start(command: &mut Command, store: &Store, name: &str, port: u16) -> Result<Self> {
-        let mut daemon = Daemon::spawn(command, store.root(), name)?;
+    fn start(command: &mut Command, store: &TestStore, name: &str, port: u16) -> Result<Self> {
+        let mut daemon = ServerProcess::spawn(command, store.root(), name)?;
         let address = SocketAddr::new(net::HOST.parse()?, port);
         daemon
-            .until("listener", START_LIMIT, |_| {
+            .wait_until("listener", START_LIMIT, |_| {
                 net::listens(address).then_some(())
             })
             .with_context(|| format!("cannot start {name}"))?;
@@ -160,7 +160,7 @@ impl Running {
     }
 
     /// The process.
-    pub fn guard(&mut self) -> &mut Guard {
+    pub fn guard(&mut self) -> &mut ProcessGuard {
         self.daemon.guard()
     }
 }

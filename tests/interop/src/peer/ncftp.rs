@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{client, installed};
-use crate::run::{self, Finished};
+use super::{client_command, find_installed};
+use crate::run::{self, FinishedProgram};
 
 /// The three programs.
 #[derive(Debug, Clone)]
@@ -21,9 +21,9 @@ impl Ncftp {
     /// The installed programs.
     pub fn find() -> Result<Self, String> {
         Ok(Self {
-            get: installed("ncftpget")?,
-            put: installed("ncftpput")?,
-            list: installed("ncftpls")?,
+            get: find_installed("ncftpget")?,
+            put: find_installed("ncftpput")?,
+            list: find_installed("ncftpls")?,
         })
     }
 
@@ -34,36 +34,42 @@ impl Ncftp {
         options: &[&str],
         to: &Path,
         served: &str,
-    ) -> Result<Finished> {
+    ) -> Result<FinishedProgram> {
         let mut command = session(&self.get, at);
         command
             .args(options)
             .arg(at.ip().to_string())
             .arg(to)
             .arg(format!("/{served}"));
-        run::run(&mut command)?.success()
+        run::run(&mut command)?.expect_success()
     }
 
     /// Sends a file or, with `-R`, a tree into the served folder `to`.
-    pub fn put(&self, at: SocketAddr, options: &[&str], to: &str, from: &Path) -> Result<Finished> {
+    pub fn put(
+        &self,
+        at: SocketAddr,
+        options: &[&str],
+        to: &str,
+        from: &Path,
+    ) -> Result<FinishedProgram> {
         let mut command = session(&self.put, at);
         command
             .args(options)
             .arg(at.ip().to_string())
             .arg(format!("/{to}"))
             .arg(from);
-        run::run(&mut command)?.success()
+        run::run(&mut command)?.expect_success()
     }
 
     /// Lists a served folder.
-    pub fn list(&self, at: SocketAddr, options: &[&str], served: &str) -> Result<Finished> {
+    pub fn list(&self, at: SocketAddr, options: &[&str], served: &str) -> Result<FinishedProgram> {
         let url = format!("ftp://{at}/{served}");
-        run::run(session(&self.list, at).args(options).arg(url))?.success()
+        run::run(session(&self.list, at).args(options).arg(url))?.expect_success()
     }
 }
 
 fn session(program: &Path, at: SocketAddr) -> Command {
-    let mut command = client(program);
+    let mut command = client_command(program);
     command.args([
         "-P",
         &at.port().to_string(),

@@ -5,18 +5,18 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Running, unpacked};
-use crate::matrix::Store;
+use super::{PeerServer, find_unpacked};
+use crate::matrix::TestStore;
 use crate::net;
 
 /// The program.
 pub fn find() -> Result<PathBuf, String> {
-    unpacked("nginx", "usr/sbin/nginx")
+    find_unpacked("nginx", "usr/sbin/nginx")
 }
 
 /// The module that knows PROPFIND.
 fn module() -> Result<PathBuf, String> {
-    unpacked(
+    find_unpacked(
         "libnginx-mod-http-dav-ext",
         "usr/lib/nginx/modules/ngx_http_dav_ext_module.so",
     )
@@ -24,7 +24,7 @@ fn module() -> Result<PathBuf, String> {
 
 /// Certificate and key of its TLS: PEM files.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct TlsServerIdentity {
     /// The server's certificate.
     pub certificate: PathBuf,
     /// Its key.
@@ -32,7 +32,7 @@ pub struct Identity {
 }
 
 /// Serves the store on 127.0.0.1, over TLS with an identity.
-pub fn start(store: &Store, identity: Option<&Identity>) -> Result<Running> {
+pub fn start(store: &TestStore, identity: Option<&TlsServerIdentity>) -> Result<PeerServer> {
     let port = net::free_port()?;
     let own = store.path("nginx.d");
     std::fs::create_dir_all(&own)?;
@@ -59,5 +59,5 @@ pub fn start(store: &Store, identity: Option<&Identity>) -> Result<Running> {
     let file = store.scratch().file("nginx.conf", settings.as_bytes())?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command.arg("-p").arg(&own).arg("-c").arg(file);
-    Running::start(&mut command, store, "nginx", port)
+    PeerServer::start(&mut command, store, "nginx", port)
 }

@@ -5,17 +5,17 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{ACCOUNT, Running, unpacked};
-use crate::matrix::Store;
+use super::{ACCOUNT, PeerServer, find_unpacked};
+use crate::matrix::TestStore;
 use crate::net;
 
 /// The program.
 pub fn find() -> Result<PathBuf, String> {
-    unpacked("proftpd-core", "usr/sbin/proftpd")
+    find_unpacked("proftpd-core", "usr/sbin/proftpd")
 }
 
 /// Serves the store on 127.0.0.1.
-pub fn start(store: &Store) -> Result<Running> {
+pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let settings = format!(
         "ServerName test\nServerType standalone\nPort {port}\nDefaultAddress {host}\n\
@@ -32,5 +32,5 @@ pub fn start(store: &Store) -> Result<Running> {
     let file = store.scratch().file("proftpd.conf", settings.as_bytes())?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command.args(["-n", "-c"]).arg(file);
-    Running::start(&mut command, store, "proftpd", port)
+    PeerServer::start(&mut command, store, "proftpd", port)
 }

@@ -5,18 +5,18 @@ use std::process::Command;
 
 use anyhow::{Error, Result};
 
-use super::{NOBODY, PASSWORD_HASH, Running, unpacked};
-use crate::matrix::Store;
+use super::{NOBODY, PASSWORD_HASH, PeerServer, find_unpacked};
+use crate::matrix::TestStore;
 use crate::net;
 use crate::run;
 
 /// The program.
 pub fn find() -> Result<PathBuf, String> {
-    unpacked("pure-ftpd", "usr/sbin/pure-ftpd")
+    find_unpacked("pure-ftpd", "usr/sbin/pure-ftpd")
 }
 
 /// Serves the store on 127.0.0.1 to the user `alice` with the password `secret`.
-pub fn start(store: &Store) -> Result<Running> {
+pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let (users, database) = (store.path("pure.passwd"), store.path("pure.pdb"));
     let record = format!(
@@ -24,9 +24,10 @@ pub fn start(store: &Store) -> Result<Running> {
         store.root().display()
     );
     std::fs::write(&users, record)?;
-    let mut build = Command::new(unpacked("pure-ftpd", "usr/bin/pure-pw").map_err(Error::msg)?);
+    let mut build =
+        Command::new(find_unpacked("pure-ftpd", "usr/bin/pure-pw").map_err(Error::msg)?);
     build.arg("mkdb").arg(&database).arg("-f").arg(&users);
-    run::run(&mut build)?.success()?;
+    run::run(&mut build)?.expect_success()?;
     let mut command = Command::new(find().map_err(Error::msg)?);
     command.args([
         "-S",
@@ -41,5 +42,5 @@ pub fn start(store: &Store) -> Result<Running> {
     command.args(["-p", &format!("{low}:{high}")]);
     command.args(["-l", &format!("puredb:{}", database.display())]);
     command.args(["-g", &store.path("pure.pid").display().to_string()]);
-    Ok(Running::start(&mut command, store, "pure-ftpd", port)?.login("alice"))
+    Ok(PeerServer::start(&mut command, store, "pure-ftpd", port)?.login("alice"))
 }

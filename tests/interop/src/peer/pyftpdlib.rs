@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Running, python};
-use crate::matrix::Store;
+use super::{PeerServer, python};
+use crate::matrix::TestStore;
 use crate::net;
 
 const SCRIPT: &str = "
@@ -28,11 +28,11 @@ pub fn find() -> Result<PathBuf, String> {
 }
 
 /// Serves the store on 127.0.0.1.
-pub fn start(store: &Store) -> Result<Running> {
+pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command
         .args(["-W", "ignore", "-c", SCRIPT, &port.to_string()])
         .arg(store.root());
-    Running::start(&mut command, store, "pyftpdlib", port)
+    PeerServer::start(&mut command, store, "pyftpdlib", port)
 }

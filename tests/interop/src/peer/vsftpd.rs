@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Running, unpacked};
-use crate::matrix::Store;
+use super::{PeerServer, find_unpacked};
+use crate::matrix::TestStore;
 use crate::net;
 
 /// vsftpd goes to the account's home before it confines the session; that of `nobody` does not
@@ -15,11 +15,11 @@ const ACCOUNT: &str = "daemon";
 
 /// The program.
 pub fn find() -> Result<PathBuf, String> {
-    unpacked("vsftpd", "usr/sbin/vsftpd")
+    find_unpacked("vsftpd", "usr/sbin/vsftpd")
 }
 
 /// Serves the store on 127.0.0.1.
-pub fn start(store: &Store) -> Result<Running> {
+pub fn start(store: &TestStore) -> Result<PeerServer> {
     let port = net::free_port()?;
     let empty = store.path("vsftpd.empty");
     std::fs::create_dir_all(&empty)?;
@@ -39,5 +39,5 @@ pub fn start(store: &Store) -> Result<Running> {
     let file = store.scratch().file("vsftpd.conf", settings.as_bytes())?;
     let mut command = Command::new(find().map_err(anyhow::Error::msg)?);
     command.arg(file);
-    Running::start(&mut command, store, "vsftpd", port)
+    PeerServer::start(&mut command, store, "vsftpd", port)
 }

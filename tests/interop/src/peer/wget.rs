@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{client, installed};
-use crate::run::{self, Finished};
+use super::{client_command, find_installed};
+use crate::run::{self, FinishedProgram};
 
 /// The client.
 #[derive(Debug, Clone)]
@@ -15,12 +15,12 @@ pub struct Wget(PathBuf);
 impl Wget {
     /// The installed program.
     pub fn find() -> Result<Self, String> {
-        installed("wget").map(Self)
+        find_installed("wget").map(Self)
     }
 
     /// Runs wget with the dialogue on standard error.
-    pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Finished> {
-        let mut command = client(&self.0);
+    pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<FinishedProgram> {
+        let mut command = client_command(&self.0);
         command.args([
             "--no-config",
             "--debug",
@@ -28,6 +28,6 @@ impl Wget {
             "--timeout=20",
             "--progress=dot:giga",
         ]);
-        run::run(command.args(arguments))?.success()
+        run::run(command.args(arguments))?.expect_success()
     }
 }

@@ -1,4 +1,4 @@
-//! A place whose power can be cut: a file system on a [`Device`], and a boot id of its own.
+//! A place whose power can be cut: a file system on a [`VolatileDisk`], and a boot id of its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use anyhow::{Context, Result, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use super::device::Device;
+use super::volatile_disk::VolatileDisk;
 use crate::peer::is_root;
 use crate::run;
-use crate::scratch::Scratch;
-use crate::seed::Seed;
+use crate::scratch::ScratchFolder;
+use crate::seeded_random::SeededRandom;
 
 /// Size of the disk, bytes.
 const DISK: u64 = 192 << 20;
@@ -23,14 +23,14 @@ const PROGRAMS: [&str; 3] = ["mkfs.ext4", "mount", "umount"];
 
 /// How a file system orders what it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ordering {
+pub enum WriteOrdering {
     /// As ext4 is mounted by default.
     Default,
     /// Data and metadata in any order, and nothing done for programs that forget to sync.
     Loose,
 }
 
-impl Ordering {
+impl WriteOrdering {
     fn options(self) -> &'static str {
         match self {
             Self::Default => "commit=1",
@@ -40,7 +40,7 @@ impl Ordering {
 }
 
 /// Whether this machine lets the tests do that.
-pub fn possible() -> Result<(), String> {
+pub fn is_supported() -> Result<(), String> {
     if !is_root() {
         return Err("only root can mount a disk whose power can be cut".into());
     }
@@ -59,26 +59,26 @@ pub fn possible() -> Result<(), String> {
 }
 
 /// A machine's disk and boots, seen by the calling thread and the programs that it starts.
-pub struct Machine {
-    scratch: Scratch,
-    ordering: Ordering,
+pub struct CrashableMachine {
+    scratch: ScratchFolder,
+    ordering: WriteOrdering,
     boots: u64,
-    device: Option<Device>,
+    device: Option<VolatileDisk>,
 }
 
-impl Machine {
+impl CrashableMachine {
     /// A new disk. The calling thread gets a mount namespace of its own, which ends with it and what
     /// it has started: nothing stays mounted, whatever happens.
-    pub fn new(ordering: Ordering) -> Result<Self> {
+    pub fn new(ordering: WriteOrdering) -> Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS).context("no mount namespace")?;
         let none = None::<&str>;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
-        let scratch = Scratch::new()?;
+        let scratch = ScratchFolder::new()?;
         let image = scratch.join("image");
         fs::File::create(&image)?.set_len(DISK)?;
         let mut mkfs = Command::new("mkfs.ext4");
         mkfs.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]);
-        run::run(mkfs.arg(&image))?.success()?;
+        run::run(mkfs.arg(&image))?.expect_success()?;
         for folder in ["fuse", "disk"] {
             scratch.folder(folder)?;
         }
@@ -100,15 +100,15 @@ impl Machine {
 
     /// A folder on another disk, whose power stays.
     #[must_use]
-    pub fn scratch(&self) -> &Scratch {
+    pub fn scratch(&self) -> &ScratchFolder {
         &self.scratch
     }
 
     /// Boots with power that goes after so many further writes and flushes of the disk. Returns the
     /// folder where the disk is mounted.
-    pub fn boot(&mut self, seed: Seed, cut_after: u64) -> Result<PathBuf> {
+    pub fn boot(&mut self, seed: SeededRandom, cut_after: u64) -> Result<PathBuf> {
         let fuse = self.scratch.join("fuse");
-        let device = Device::start(&self.scratch.join("image"), &fuse, seed)?;
+        let device = VolatileDisk::start(&self.scratch.join("image"), &fuse, seed)?;
         let folder = self.mount(device.file())?;
         device.cut_after(cut_after);
         self.device = Some(device);
@@ -116,7 +116,7 @@ impl Machine {
     }
 
     /// The disk of the running boot.
-    pub fn device(&self) -> Result<&Device> {
+    pub fn device(&self) -> Result<&VolatileDisk> {
         self.device.as_ref().context("not booted")
     }
 
@@ -127,7 +127,7 @@ impl Machine {
         device.cut()?;
         // The old file system has no disk any more and can save nothing.
         let mut umount = Command::new("umount");
-        run::run(umount.arg("-l").arg(self.scratch.join("disk")))?.success()?;
+        run::run(umount.arg("-l").arg(self.scratch.join("disk")))?.expect_success()?;
         drop(device);
         self.boots += 1;
         fs::write(self.scratch.join("boot"), format!("boot {}\n", self.boots))?;
@@ -139,7 +139,7 @@ impl Machine {
         let mut mount = Command::new("mount");
         let options = format!("loop,{}", self.ordering.options());
         mount.args(["-t", "ext4", "-o", &options]).arg(disk);
-        run::run(mount.arg(&folder))?.success()?;
+        run::run(mount.arg(&folder))?.expect_success()?;
         ensure!(
             folder.join("lost+found").exists(),
             "{} is not mounted",
@@ -149,7 +149,7 @@ impl Machine {
     }
 }
 
-impl Drop for Machine {
+impl Drop for CrashableMachine {
     fn drop(&mut self) {
         // The disk goes off first, so that nothing waits for it.
         if let Some(device) = &self.device {

@@ -1,6 +1,6 @@
 //! Power cuts: longhaul on a disk that loses, in part and in any order, what was not flushed.
 
-pub mod campaign;
-pub mod device;
 pub mod machine;
-pub mod thin;
+pub mod power_cut;
+pub mod thin_volume;
+pub mod volatile_disk;

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::copy;
-use interop::longhaul::rows::{self, Target, text};
-use interop::longhaul::serve::Serve;
-use interop::matrix::{self, Store};
+use interop::longhaul::rows::{self, ServerUnderTest, path_argument};
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::peer::globus_gridftp_server as globus;
-use interop::sample;
+use interop::test_files;
 use serde_json::Value;
 
 const MODES: [&str; 3] = ["mi", "mi+", "aimd"];
@@ -40,22 +40,22 @@ fn chunks(trace: &Path) -> Result<Vec<u64>> {
 }
 
 /// A large file both ways: whole, verified by checksum, in several chunks with few enough streams.
-fn large(cells: &mut Cells, target: &Target<'_>, mode: &str) {
-    let source = sample::shared(sample::LARGE);
+fn large(cells: &mut MatrixRow, target: &ServerUnderTest<'_>, mode: &str) {
+    let source = test_files::shared(test_files::LARGE);
     cells.check(format!("-p {mode}: a large file both ways"), || {
         let source = source?;
         let trace = target.store.local();
         let up = target.store.upload();
         let down = target.store.local();
         for (from, to) in [
-            (text(&source), target.url(&up)),
-            (target.url(&up), text(&down)),
+            (path_argument(&source), target.url(&up)),
+            (target.url(&up), path_argument(&down)),
         ] {
-            let trace_at = text(&trace);
+            let trace_at = path_argument(&trace);
             // Slow enough for several chunks.
             let more = ["--limit-rate", "400M", "--trace", &trace_at, &from, &to];
             let summary = copy::cp(&[&options(mode)[..], &more].concat())?;
-            ensure!(summary.bytes == sample::LARGE, "{summary:?}");
+            ensure!(summary.bytes == test_files::LARGE, "{summary:?}");
             ensure!(
                 !["none", "size"].contains(&summary.verified.as_str()),
                 "{summary:?}"
@@ -68,21 +68,21 @@ fn large(cells: &mut Cells, target: &Target<'_>, mode: &str) {
             );
             ensure!(chunks.iter().all(|n| (1..=8).contains(n)), "{chunks:?}");
         }
-        sample::same(&source, &target.store.path(&up))?;
-        sample::same(&source, &down)
+        test_files::ensure_same(&source, &target.store.path(&up))?;
+        test_files::ensure_same(&source, &down)
     });
 }
 
-fn all(name: &str, target: &Target<'_>) {
-    let mut cells = Cells::new(format!("longhaul cp in chunks, {name}"));
+fn all(name: &str, target: &ServerUnderTest<'_>) {
+    let mut cells = MatrixRow::new(format!("longhaul cp in chunks, {name}"));
     for mode in MODES {
         large(&mut cells, target, mode);
     }
     for mode in MODES {
-        rows::get_and_put(&mut cells, target, &options(mode), &sample::SMALL);
+        rows::get_and_put(&mut cells, target, &options(mode), &test_files::SMALL);
     }
     rows::parts(&mut cells, target, &options("mi"));
-    rows::resume(&mut cells, target, &options("mi"));
+    rows::resume_after_kill(&mut cells, target, &options("mi"));
     rows::get_and_put(
         &mut cells,
         target,
@@ -94,7 +94,7 @@ fn all(name: &str, target: &Target<'_>) {
             "--buffer",
             "64Ki",
         ],
-        &[sample::LARGE],
+        &[test_files::LARGE],
     );
     cells.finish();
 }
@@ -102,35 +102,48 @@ fn all(name: &str, target: &Target<'_>) {
 #[test]
 fn with_globus() {
     need!(globus::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = globus::start(&store).unwrap();
-    all("globus-gridftp-server", &Target::new(&store, &server));
+    all(
+        "globus-gridftp-server",
+        &ServerUnderTest::new(&store, &server),
+    );
 }
 
 #[test]
 fn with_longhaul() {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    all("longhaul", &Target::new(&store, &server));
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    all("longhaul", &ServerUnderTest::new(&store, &server));
 }
 
 /// Chunks from one server to another: neither has the other's buffers, nor has this machine.
 #[test]
 fn between_servers() {
     need!(globus::find());
-    let (here, there) = (Store::new().unwrap(), Store::new().unwrap());
-    let ours = Serve::anonymous(here.root()).start().unwrap();
+    let (here, there) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let ours = ServeCommand::anonymous(here.root()).start().unwrap();
     let globus = globus::start(&there).unwrap();
-    let mut cells = Cells::new("chunks between servers");
+    let mut cells = MatrixRow::new("chunks between servers");
     for mode in MODES {
-        matrix::third_party(&mut cells, &there, &sample::SIZES, |source, destination| {
-            let (from, to) = (ours.url(source), globus.url(destination));
-            copy::cp(&[&options(mode)[..], &[&from, &to]].concat()).map(drop)
-        });
-        matrix::third_party(&mut cells, &here, &sample::SIZES, |source, destination| {
-            let (from, to) = (globus.url(source), ours.url(destination));
-            copy::cp(&[&options(mode)[..], &[&from, &to]].concat()).map(drop)
-        });
+        matrix::third_party(
+            &mut cells,
+            &there,
+            &test_files::SIZES,
+            |source, destination| {
+                let (from, to) = (ours.url(source), globus.url(destination));
+                copy::cp(&[&options(mode)[..], &[&from, &to]].concat()).map(drop)
+            },
+        );
+        matrix::third_party(
+            &mut cells,
+            &here,
+            &test_files::SIZES,
+            |source, destination| {
+                let (from, to) = (globus.url(source), ours.url(destination));
+                copy::cp(&[&options(mode)[..], &[&from, &to]].concat()).map(drop)
+            },
+        );
     }
     cells.finish();
 }

@@ -3,38 +3,41 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
-use interop::longhaul::serve::{Serve, Server};
-use interop::matrix::{self, Store};
+use interop::cells::MatrixRow;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand};
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::net;
 use interop::peer::curl::Curl;
-use interop::run::Finished;
-use interop::sample;
+use interop::run::FinishedProgram;
+use interop::test_files;
 
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn run(curl: &Curl, server: &Server, arguments: &[&str]) -> Result<Finished> {
-    server.explain(curl.run(arguments).and_then(Finished::success))
+fn run(curl: &Curl, server: &LonghaulServer, arguments: &[&str]) -> Result<FinishedProgram> {
+    server.explain(
+        curl.run(arguments)
+            .and_then(FinishedProgram::expect_success),
+    )
 }
 
 /// Get and put of every size from this address with these options.
 fn both_ways(name: &str, listen: &str, options: &[&str]) {
     let curl = need!(Curl::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root())
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root())
         .listen(listen)
         .start()
         .unwrap();
-    let mut cells = Cells::new(format!("curl {name}"));
-    matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+    let mut cells = MatrixRow::new(format!("curl {name}"));
+    matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
         let (url, to) = (server.url(from), text(to));
         let arguments = [options, &[&url, "-o", &to]].concat();
         run(&curl, &server, &arguments).map(drop)
     });
-    matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+    matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
         let (from, url) = (text(from), server.url(to));
         let arguments = [options, &["-T", &from, &url]].concat();
         run(&curl, &server, &arguments).map(drop)
@@ -76,9 +79,9 @@ fn ipv6() {
 #[test]
 fn parts_of_a_file() {
     let curl = need!(Curl::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("curl -r");
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("curl -r");
     matrix::get_parts(&mut cells, &store, |from, offset, length, to| {
         let range = format!("{offset}-{}", offset + length - 1);
         run(
@@ -95,11 +98,11 @@ fn parts_of_a_file() {
         let first = ["-r", "0-99", &url, "-o", &to_a];
         let second = ["--next", "-sS", "-v", "-r", "100-299", &url, "-o", &to_b];
         let finished = run(&curl, &server, &[&first[..], &second].concat())?;
-        let source = sample::shared(65_536)?;
-        sample::same_part(&source, 0, 100, &a)?;
-        sample::same_part(&source, 100, 200, &b)?;
+        let source = test_files::shared(65_536)?;
+        test_files::ensure_same_part(&source, 0, 100, &a)?;
+        test_files::ensure_same_part(&source, 100, 200, &b)?;
         ensure!(
-            !finished.errors().contains("421"),
+            !finished.stderr_text().contains("421"),
             "the session ended: {finished}"
         );
         Ok(())
@@ -110,25 +113,25 @@ fn parts_of_a_file() {
 #[test]
 fn interrupted_transfers_go_on() {
     let curl = need!(Curl::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let source = sample::shared(sample::LARGE).unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let source = test_files::shared(test_files::LARGE).unwrap();
     let content = std::fs::read(&source).unwrap();
-    let mut cells = Cells::new("curl -C");
+    let mut cells = MatrixRow::new("curl -C");
     for there in [1, 65_536, 12_345_678, content.len()] {
         cells.check(format!("get from {there}"), || {
             let local = store.local();
             std::fs::write(&local, &content[..there])?;
-            let url = server.url(&format!("src/{}", sample::name(sample::LARGE)));
+            let url = server.url(&format!("src/{}", test_files::name(test_files::LARGE)));
             run(&curl, &server, &["-C", "-", &url, "-o", &text(&local)])?;
-            matrix::arrived(&source, &local)
+            matrix::check_and_remove(&source, &local)
         });
         cells.check(format!("put from {there}"), || {
             let served = store.upload();
             std::fs::write(store.path(&served), &content[..there])?;
             let url = server.url(&served);
             run(&curl, &server, &["-C", "-", "-T", &text(&source), &url])?;
-            matrix::arrived(&source, &store.path(&served))
+            matrix::check_and_remove(&source, &store.path(&served))
         });
     }
     cells.finish();
@@ -137,16 +140,16 @@ fn interrupted_transfers_go_on() {
 #[test]
 fn listings_and_facts() {
     let curl = need!(Curl::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("curl");
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("curl");
     for (options, whole) in [(&[][..], false), (&["-l"], true)] {
         cells.check(format!("listing {}", options.join(" ")), || {
             let url = server.url("src/");
             let finished = run(&curl, &server, &[options, &[&url]].concat())?;
-            let listing = finished.text();
-            for size in sample::SIZES {
-                let name = sample::name(size);
+            let listing = finished.stdout_text();
+            for size in test_files::SIZES {
+                let name = test_files::name(size);
                 let found = listing.lines().any(|line| {
                     if whole {
                         line == name
@@ -163,25 +166,30 @@ fn listings_and_facts() {
     cells.check("size and time", || {
         let finished = run(&curl, &server, &["-I", &server.url("src/f65535")])?;
         ensure!(
-            finished.text().contains("Content-Length: 65535"),
+            finished.stdout_text().contains("Content-Length: 65535"),
             "{finished}"
         );
-        ensure!(finished.text().contains("Last-Modified: "), "{finished}");
+        ensure!(
+            finished.stdout_text().contains("Last-Modified: "),
+            "{finished}"
+        );
         Ok(())
     });
     cells.check("missing file", || {
         // 78: the resource does not exist
-        curl.run(&[&server.url("src/none")])?.code(78).map(drop)
+        curl.run(&[&server.url("src/none")])?
+            .expect_code(78)
+            .map(drop)
     });
     cells.check("missing folder", || {
         // 9: access denied to a folder
-        curl.run(&[&server.url("none/f")])?.code(9).map(drop)
+        curl.run(&[&server.url("none/f")])?.expect_code(9).map(drop)
     });
     cells.check("folders made on the way", || {
-        let from = text(&sample::shared(1)?);
+        let from = text(&test_files::shared(1)?);
         let url = server.url("up/made/on%20the/way");
         run(&curl, &server, &["--ftp-create-dirs", "-T", &from, &url])?;
-        matrix::arrived(&sample::shared(1)?, &store.path("up/made/on the/way"))
+        matrix::check_and_remove(&test_files::shared(1)?, &store.path("up/made/on the/way"))
     });
     cells.check("append", || {
         let served = store.upload();

@@ -12,11 +12,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use interop::longhaul::binary::longhaul;
-use interop::longhaul::serve::Serve;
-use interop::matrix::Store;
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::TestStore;
 use interop::need;
 use interop::peer;
-use interop::run::{self, Finished};
+use interop::run::{self, FinishedProgram};
 
 /// Clears the screen, sets a title, colours by C1, turns the direction, separates lines, is no UTF-8.
 const HOSTILE: &[u8] =
@@ -88,7 +88,7 @@ fn acts(output: &[u8]) -> Option<String> {
     None
 }
 
-fn verb(arguments: &[&str]) -> Finished {
+fn verb(arguments: &[&str]) -> FinishedProgram {
     run::run(longhaul().unwrap().args(arguments)).unwrap()
 }
 
@@ -112,15 +112,15 @@ fn no_message_about_a_hostile_server_acts_on_a_terminal() {
         &["cp", "--retries", "0", "--json", &hostile, to],
     ] {
         let finished = verb(arguments);
-        let errors = finished.errors();
-        let found = acts(errors.as_bytes()).or_else(|| acts(finished.text().as_bytes()));
+        let errors = finished.stderr_text();
+        let found = acts(errors.as_bytes()).or_else(|| acts(finished.stdout_text().as_bytes()));
         assert_eq!(found, None, "{arguments:?}: {errors:?}");
     }
 }
 
 #[test]
 fn ls_escapes_names_on_a_terminal_and_keeps_them_for_a_program() {
-    need!(peer::installed("script").map(drop));
+    need!(peer::find_installed("script").map(drop));
     let url = format!("ftp://{}/d/", start());
     let command = longhaul().unwrap();
     let output = Command::new(command.get_program())
@@ -142,8 +142,8 @@ fn ls_escapes_names_on_a_terminal_and_keeps_them_for_a_program() {
 
 #[test]
 fn the_servers_log_is_lines_of_text_whatever_clients_say() {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let mut control = TcpStream::connect(server.address()).unwrap();
     let mut replies = BufReader::new(control.try_clone().unwrap());
     let mut reply = || {

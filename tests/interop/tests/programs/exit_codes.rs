@@ -1,45 +1,45 @@
 //! The exit codes that scripts rely on, and bad input.
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::copy;
-use interop::longhaul::rows::text;
-use interop::longhaul::serve::{PASSWORD, Serve, Server, USER, add_user};
-use interop::matrix::{self, Store};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::serve::{LonghaulServer, PASSWORD, ServeCommand, USER, add_user};
+use interop::matrix::{self, TestStore};
 use interop::net;
-use interop::run::Finished;
-use interop::sample;
+use interop::run::FinishedProgram;
+use interop::test_files;
 
-fn fixture() -> (Store, Server) {
-    let store = Store::new().unwrap();
+fn fixture() -> (TestStore, LonghaulServer) {
+    let store = TestStore::new().unwrap();
     let users = store.path("users");
     add_user(&users, store.root()).unwrap();
-    let server = Serve::anonymous(store.root())
-        .option("--users", &text(&users))
+    let server = ServeCommand::anonymous(store.root())
+        .option("--users", &path_argument(&users))
         .start()
         .unwrap();
     (store, server)
 }
 
 /// Ends with this code and says why: in the summary, or on standard error when there is none.
-fn ends(code: i32, arguments: &[&str]) -> Result<Finished> {
-    let finished = copy::run(arguments)?.code(code)?;
-    let said = copy::failure(&finished).unwrap_or_else(|| finished.errors());
+fn ends(code: i32, arguments: &[&str]) -> Result<FinishedProgram> {
+    let finished = copy::run(arguments)?.expect_code(code)?;
+    let said = copy::failure_message(&finished).unwrap_or_else(|| finished.stderr_text());
     ensure!(!said.trim().is_empty(), "nothing is said: {finished}");
-    ensure!(!finished.errors().contains("panicked"), "{finished}");
+    ensure!(!finished.stderr_text().contains("panicked"), "{finished}");
     Ok(finished)
 }
 
 #[test]
 fn every_class_has_its_code() {
     let (store, server) = fixture();
-    let local = text(&store.local());
-    let sample = text(&sample::shared(65_536).unwrap());
+    let local = path_argument(&store.local());
+    let sample = path_argument(&test_files::shared(65_536).unwrap());
     let closed = format!("ftp://127.0.0.1:{}/f", net::free_port().unwrap());
-    let missing = text(&store.path("none"));
+    let missing = path_argument(&store.path("none"));
     let denied = server.user_url("src/f1").replace(PASSWORD, "wrong");
     let unknown = server.user_url("src/f1").replace(USER, "nobody-here");
-    let nowhere = text(&store.path("no/such/folder/f"));
+    let nowhere = path_argument(&store.path("no/such/folder/f"));
     let cases: [(&str, i32, &[&str]); 14] = [
         ("missing remote file", 4, &[&server.url("src/none"), &local]),
         (
@@ -68,37 +68,41 @@ fn every_class_has_its_code() {
         ),
         ("onto itself", 2, &[&sample, &sample]),
     ];
-    let mut cells = Cells::new("longhaul cp");
+    let mut cells = MatrixRow::new("longhaul cp");
     for (name, code, arguments) in cases {
         cells.check(name, || server.explain(ends(code, arguments)).map(drop));
     }
     cells.finish();
-    matrix::only(&store.path("up"), &[]).unwrap();
-    sample::same(&sample::shared(65_536).unwrap(), &store.path("src/f65536")).unwrap();
+    matrix::ensure_only(&store.path("up"), &[]).unwrap();
+    test_files::ensure_same(
+        &test_files::shared(65_536).unwrap(),
+        &store.path("src/f65536"),
+    )
+    .unwrap();
 }
 
 #[test]
 fn a_read_only_server_refuses_with_3() {
-    let store = Store::new().unwrap();
-    let server = Serve::new(store.root())
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::new(store.root())
         .option("--anonymous", "ro")
         .start()
         .unwrap();
-    let sample = text(&sample::shared(1).unwrap());
+    let sample = path_argument(&test_files::shared(1).unwrap());
     ends(3, &["--retries", "0", &sample, &server.url("up/x")]).unwrap();
-    matrix::only(&store.path("up"), &[]).unwrap();
+    matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }
 
 #[test]
 fn anonymous_is_refused_with_3_by_default() {
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let users = store.path("users");
     add_user(&users, store.root()).unwrap();
-    let server = Serve::new(store.root())
-        .option("--users", &text(&users))
+    let server = ServeCommand::new(store.root())
+        .option("--users", &path_argument(&users))
         .start()
         .unwrap();
-    let to = text(&store.local());
+    let to = path_argument(&store.local());
     ends(3, &["--retries", "0", &server.url("src/f1"), &to]).unwrap();
 }
 
@@ -111,12 +115,12 @@ fn some_of_several_is_1_and_the_others_arrive() {
         server.url("src/none"),
         server.url("src/f65535"),
     );
-    ends(1, &[&one, &none, &two, &text(&folder)]).unwrap();
+    ends(1, &[&one, &none, &two, &path_argument(&folder)]).unwrap();
     for size in [1, 65_535] {
-        let name = sample::name(size);
-        sample::same(&sample::shared(size).unwrap(), &folder.join(name)).unwrap();
+        let name = test_files::name(size);
+        test_files::ensure_same(&test_files::shared(size).unwrap(), &folder.join(name)).unwrap();
     }
-    matrix::only(&folder, &["f1", "f65535"]).unwrap();
+    matrix::ensure_only(&folder, &["f1", "f65535"]).unwrap();
 }
 
 #[test]
@@ -125,8 +129,12 @@ fn onto_itself_by_way_of_a_server_loses_nothing() {
     let url = server.url("src/f65536");
     let copied = copy::run(&["--retries", "0", &url, &url]).unwrap();
     assert_ne!(copied.code, Some(101), "{copied}");
-    sample::same(&sample::shared(65_536).unwrap(), &store.path("src/f65536")).unwrap();
-    matrix::only(
+    test_files::ensure_same(
+        &test_files::shared(65_536).unwrap(),
+        &store.path("src/f65536"),
+    )
+    .unwrap();
+    matrix::ensure_only(
         &store.path("src"),
         &["f0", "f1", "f65535", "f65536", "f20000000", "f100000000"],
     )
@@ -136,56 +144,62 @@ fn onto_itself_by_way_of_a_server_loses_nothing() {
 #[test]
 fn odd_names() {
     let (store, server) = fixture();
-    let sample = sample::shared(65_535).unwrap();
-    let mut cells = Cells::new("odd names");
+    let sample = test_files::shared(65_535).unwrap();
+    let mut cells = MatrixRow::new("odd names");
     cells.check("4 000 characters", || {
         let url = server.url(&format!("up/{}", "x".repeat(4_000)));
-        let finished = copy::run(&["--retries", "0", &text(&sample), &url])?.failure()?;
+        let finished =
+            copy::run(&["--retries", "0", &path_argument(&sample), &url])?.expect_failure()?;
         ensure!(finished.code.is_some_and(|code| code != 101), "{finished}");
         Ok(())
     });
     cells.check("NUL", || {
-        ends(2, &[&text(&sample), &server.url("up/a%00b")]).map(drop)
+        ends(2, &[&path_argument(&sample), &server.url("up/a%00b")]).map(drop)
     });
     cells.check("newline", || {
         // FTP cannot name it: a clear refusal, or the file under exactly that name.
-        let finished = copy::run(&["--retries", "0", &text(&sample), &server.url("up/a%0Ab")])?;
+        let finished = copy::run(&[
+            "--retries",
+            "0",
+            &path_argument(&sample),
+            &server.url("up/a%0Ab"),
+        ])?;
         ensure!(finished.code.is_some_and(|code| code != 101), "{finished}");
         if finished.code == Some(0) {
-            matrix::arrived(&sample, &store.path("up/a\nb"))?;
+            matrix::check_and_remove(&sample, &store.path("up/a\nb"))?;
         }
         Ok(())
     });
     cells.check("bytes that are no UTF-8", || {
         use std::os::unix::ffi::OsStrExt;
         let name = std::ffi::OsStr::from_bytes(b"latin-\xe9");
-        copy::run(&[&text(&sample), &server.url("up/latin-%E9")])?.success()?;
-        sample::same(&sample, &store.path("up").join(name))?;
+        copy::run(&[&path_argument(&sample), &server.url("up/latin-%E9")])?.expect_success()?;
+        test_files::ensure_same(&sample, &store.path("up").join(name))?;
         let local = store.local();
-        copy::run(&[&server.url("up/latin-%E9"), &text(&local)])?.success()?;
+        copy::run(&[&server.url("up/latin-%E9"), &path_argument(&local)])?.expect_success()?;
         std::fs::remove_file(store.path("up").join(name))?;
-        matrix::arrived(&sample, &local)
+        matrix::check_and_remove(&sample, &local)
     });
     cells.finish();
-    matrix::only(&store.path("up"), &[]).unwrap();
+    matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }
 
 #[test]
 fn standard_input_and_output() {
     let (store, server) = fixture();
-    let sample = sample::shared(65_536).unwrap();
+    let sample = test_files::shared(65_536).unwrap();
     let content = std::fs::read(&sample).unwrap();
-    let mut cells = Cells::new("pipes");
+    let mut cells = MatrixRow::new("pipes");
     cells.check("put from standard input", || {
         let mut command = copy::command(&["-", &server.url("up/stdin")])?;
         let finished = interop::run::run_with_input(&mut command, &content, interop::run::LIMIT)?;
-        server.explain(finished.success())?;
-        matrix::arrived(&sample, &store.path("up/stdin"))
+        server.explain(finished.expect_success())?;
+        matrix::check_and_remove(&sample, &store.path("up/stdin"))
     });
     cells.check("get to standard output", || {
         let mut command = interop::longhaul::binary::longhaul()?;
         command.args(["cp", "-q", &server.url("src/f65536"), "-"]);
-        let finished = server.explain(interop::run::run(&mut command)?.success())?;
+        let finished = server.explain(interop::run::run(&mut command)?.expect_success())?;
         ensure!(
             finished.stdout == content,
             "{} bytes came",

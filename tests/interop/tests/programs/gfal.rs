@@ -1,34 +1,34 @@
 //! The gfal2 commands against `longhaul serve`, as far as they go without security.
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
-use interop::longhaul::serve::Serve;
-use interop::matrix::{self, Store};
+use interop::cells::MatrixRow;
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::peer::gfal::Gfal;
 use interop::peer::globus_url_copy::file_url;
-use interop::run::Finished;
-use interop::sample;
+use interop::run::FinishedProgram;
+use interop::test_files;
 
 #[test]
 fn copies() {
     let gfal = need!(Gfal::find());
-    let (store, other) = (Store::new().unwrap(), Store::new().unwrap());
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let second = Serve::anonymous(other.root()).start().unwrap();
+    let (store, other) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let second = ServeCommand::anonymous(other.root()).start().unwrap();
     let copy = |from: &str, to: &str| -> Result<()> {
         server
             .explain(gfal.run("copy", &["-f", "-v", from, to]))
             .map(drop)
     };
-    let mut cells = Cells::new("gfal-copy");
-    matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+    let mut cells = MatrixRow::new("gfal-copy");
+    matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
         copy(&server.url(from), &file_url(to))
     });
-    matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+    matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
         copy(&file_url(from), &server.url(to))
     });
-    matrix::third_party(&mut cells, &other, &sample::SIZES, |from, to| {
+    matrix::third_party(&mut cells, &other, &test_files::SIZES, |from, to| {
         copy(&server.url(from), &second.url(to))
     });
     cells.finish();
@@ -37,12 +37,12 @@ fn copies() {
 #[test]
 fn checksummed_copies() {
     let gfal = need!(Gfal::find());
-    let (store, other) = (Store::new().unwrap(), Store::new().unwrap());
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let second = Serve::anonymous(other.root()).start().unwrap();
-    let mut cells = Cells::new("gfal-copy -K");
+    let (store, other) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let second = ServeCommand::anonymous(other.root()).start().unwrap();
+    let mut cells = MatrixRow::new("gfal-copy -K");
     for algorithm in ["ADLER32", "MD5"] {
-        matrix::third_party(&mut cells, &other, &sample::SIZES, |from, to| {
+        matrix::third_party(&mut cells, &other, &test_files::SIZES, |from, to| {
             let arguments = ["-f", "-K", algorithm, &server.url(from), &second.url(to)];
             server.explain(gfal.run("copy", &arguments)).map(drop)
         });
@@ -53,31 +53,32 @@ fn checksummed_copies() {
 #[test]
 fn file_verbs() {
     let gfal = need!(Gfal::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let run = |verb: &str, arguments: &[&str]| -> Result<Finished> {
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let run = |verb: &str, arguments: &[&str]| -> Result<FinishedProgram> {
         server.explain(gfal.run(verb, arguments))
     };
-    let mut cells = Cells::new("gfal");
+    let mut cells = MatrixRow::new("gfal");
     cells.check("ls", || {
         for options in [&[][..], &["-l"]] {
             let listed = run("ls", &[options, &[&server.url("src")]].concat())?;
-            ensure!(listed.text().contains("f65535"), "{listed}");
+            ensure!(listed.stdout_text().contains("f65535"), "{listed}");
         }
         Ok(())
     });
     cells.check("stat", || {
         let facts = run("stat", &[&server.url("src/f65535")])?;
-        ensure!(facts.text().contains("65535"), "{facts}");
+        ensure!(facts.stdout_text().contains("65535"), "{facts}");
         Ok(())
     });
     cells.check("sum", || {
         // Adler-32 of nothing is 1 (RFC 1950).
         let sum = run("sum", &[&server.url("src/f0"), "ADLER32"])?;
-        ensure!(sum.text().trim().ends_with("00000001"), "{sum}");
+        ensure!(sum.stdout_text().trim().ends_with("00000001"), "{sum}");
         let sum = run("sum", &[&server.url("src/f0"), "MD5"])?;
         ensure!(
-            sum.text().contains("d41d8cd98f00b204e9800998ecf8427e"),
+            sum.stdout_text()
+                .contains("d41d8cd98f00b204e9800998ecf8427e"),
             "{sum}"
         );
         Ok(())
@@ -90,9 +91,9 @@ fn file_verbs() {
             &[&server.url("up/a/b/f"), &server.url("up/a/b/g")],
         )?;
         run("chmod", &["600", &server.url("up/a/b/g")])?;
-        sample::same(&sample::shared(1)?, &store.path("up/a/b/g"))?;
+        test_files::ensure_same(&test_files::shared(1)?, &store.path("up/a/b/g"))?;
         run("rm", &["-r", &server.url("up/a")])?;
-        matrix::only(&store.path("up"), &[])
+        matrix::ensure_only(&store.path("up"), &[])
     });
     cells.check("missing file", || {
         let error = gfal.run("stat", &[&server.url("src/none")]).err();

@@ -3,30 +3,30 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
-use interop::longhaul::serve::{Serve, Server};
-use interop::matrix::{self, Store};
+use interop::cells::MatrixRow;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand};
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::net;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
-use interop::sample;
-use interop::tree::{ASCII, Tree, UNICODE};
+use interop::test_files;
+use interop::tree::{ASCII, TestTree, UNICODE};
 
 /// Get and put of every size with these options.
 fn both_ways(name: &str, options: &[&str], sizes: &[u64]) {
     let client = need!(GlobusUrlCopy::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new(format!("globus-url-copy {name}"));
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new(format!("globus-url-copy {name}"));
     get_and_put(&mut cells, &client, &store, &server, options, sizes);
     cells.finish();
 }
 
 fn get_and_put(
-    cells: &mut Cells,
+    cells: &mut MatrixRow,
     client: &GlobusUrlCopy,
-    store: &Store,
-    server: &Server,
+    store: &TestStore,
+    server: &LonghaulServer,
     options: &[&str],
     sizes: &[u64],
 ) {
@@ -42,31 +42,31 @@ fn get_and_put(
 
 #[test]
 fn one_stream() {
-    both_ways("without options", &[], &sample::SIZES);
+    both_ways("without options", &[], &test_files::SIZES);
 }
 
 #[test]
 fn four_streams() {
-    both_ways("-p 4", &["-p", "4"], &sample::SIZES);
+    both_ways("-p 4", &["-p", "4"], &test_files::SIZES);
 }
 
 #[test]
 fn fast() {
-    both_ways("-fast", &["-fast"], &sample::SIZES);
+    both_ways("-fast", &["-fast"], &test_files::SIZES);
 }
 
 #[test]
 fn fast_with_four_streams() {
-    both_ways("-fast -p 4", &["-fast", "-p", "4"], &sample::SIZES);
+    both_ways("-fast -p 4", &["-fast", "-p", "4"], &test_files::SIZES);
 }
 
 #[test]
 fn socket_buffers() {
-    both_ways("-tcp-bs", &["-tcp-bs", "1048576"], &sample::SIZES);
+    both_ways("-tcp-bs", &["-tcp-bs", "1048576"], &test_files::SIZES);
     both_ways(
         "-tcp-bs -p 4",
         &["-tcp-bs", "262144", "-p", "4"],
-        &sample::SIZES,
+        &test_files::SIZES,
     );
 }
 
@@ -78,7 +78,7 @@ fn default_driver_stacks() {
 
 #[test]
 fn striped() {
-    both_ways("-stripe", &["-stripe", "-p", "2"], &sample::SIZES);
+    both_ways("-stripe", &["-stripe", "-p", "2"], &test_files::SIZES);
 }
 
 #[test]
@@ -89,12 +89,12 @@ fn ipv6() {
             .then_some(())
             .ok_or_else(|| "no IPv6 loopback".to_owned())
     );
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root())
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root())
         .listen("[::1]:0")
         .start()
         .unwrap();
-    let mut cells = Cells::new("globus-url-copy -ipv6");
+    let mut cells = MatrixRow::new("globus-url-copy -ipv6");
     for options in [&["-ipv6"][..], &["-ipv6", "-p", "4"]] {
         get_and_put(
             &mut cells,
@@ -102,7 +102,7 @@ fn ipv6() {
             &store,
             &server,
             options,
-            &sample::SIZES,
+            &test_files::SIZES,
         );
     }
     cells.finish();
@@ -111,11 +111,11 @@ fn ipv6() {
 #[test]
 fn many_files_in_one_session() {
     let client = need!(GlobusUrlCopy::find());
-    let store = Store::new().unwrap();
-    let tree = Tree::thousand();
-    store.plant("tree", &tree).unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("globus-url-copy of a tree");
+    let store = TestStore::new().unwrap();
+    let tree = TestTree::thousand();
+    store.add_tree("tree", &tree).unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy of a tree");
     let rows: [&[&str]; 4] = [&[], &["-cc", "4"], &["-pp"], &["-fast", "-p", "2"]];
     for row in rows {
         let options = [&["-r", "-cd"], row].concat();
@@ -123,13 +123,13 @@ fn many_files_in_one_session() {
             let local = store.local();
             let to = format!("{}/", file_url(&local));
             server.explain(client.copy(&options, &server.url("src/tree/"), &to))?;
-            tree.same_as(&local)
+            tree.ensure_same_as(&local)
         });
         cells.check(format!("put {}", row.join(" ")), || {
             let served = store.upload();
             let from = format!("{}/", file_url(&store.path("src/tree")));
             server.explain(client.copy(&options, &from, &server.url(&format!("{served}/"))))?;
-            tree.same_as(&store.path(&served))
+            tree.ensure_same_as(&store.path(&served))
         });
     }
     cells.finish();
@@ -138,12 +138,12 @@ fn many_files_in_one_session() {
 #[test]
 fn a_tree_between_two_servers() {
     let client = need!(GlobusUrlCopy::find());
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
-    let tree = Tree::thousand();
-    from.plant("tree", &tree).unwrap();
-    let source = Serve::anonymous(from.root()).start().unwrap();
-    let destination = Serve::anonymous(to.root()).start().unwrap();
-    let mut cells = Cells::new("globus-url-copy of a tree, third party");
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let tree = TestTree::thousand();
+    from.add_tree("tree", &tree).unwrap();
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy of a tree, third party");
     let rows: [&[&str]; 3] = [&["-cc", "4"], &["-pp"], &["-fast", "-pp"]];
     for row in rows {
         cells.check(row.join(" "), || {
@@ -152,7 +152,7 @@ fn a_tree_between_two_servers() {
             let url = destination.url(&format!("{served}/"));
             let copied = client.copy(&options, &source.url("src/tree/"), &url);
             source.explain(destination.explain(copied))?;
-            tree.same_as(&to.path(&served))
+            tree.ensure_same_as(&to.path(&served))
         });
     }
     cells.finish();
@@ -161,10 +161,10 @@ fn a_tree_between_two_servers() {
 #[test]
 fn parts() {
     let client = need!(GlobusUrlCopy::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     for streams in [&[][..], &["-p", "4"]] {
-        let mut cells = Cells::new(format!("globus-url-copy -off -len {}", streams.join(" ")));
+        let mut cells = MatrixRow::new(format!("globus-url-copy -off -len {}", streams.join(" ")));
         matrix::get_parts(&mut cells, &store, |from, offset, length, to| {
             let (offset, length) = (offset.to_string(), length.to_string());
             let options = [streams, &["-off", &offset, "-len", &length]].concat();
@@ -176,12 +176,12 @@ fn parts() {
         cells.check("put of a part", || {
             let (served, part) = (store.upload(), "1000000");
             let options = [streams, &["-off", "65535", "-len", part]].concat();
-            let source = sample::shared(sample::LARGE)?;
+            let source = test_files::shared(test_files::LARGE)?;
             let url = server.url(&served);
             server.explain(client.copy(&options, &file_url(&source), &url))?;
             let arrived = store.local();
             cut(&store.path(&served), &arrived, 1_000_000)?;
-            sample::same_part(&source, 65_535, 1_000_000, &arrived)
+            test_files::ensure_same_part(&source, 65_535, 1_000_000, &arrived)
         });
         cells.finish();
     }
@@ -191,21 +191,21 @@ fn parts() {
 #[test]
 fn a_part_between_two_servers() {
     let client = need!(GlobusUrlCopy::find());
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
-    let source = Serve::anonymous(from.root()).start().unwrap();
-    let destination = Serve::anonymous(to.root()).start().unwrap();
-    let mut cells = Cells::new("globus-url-copy -off -len, third party");
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy -off -len, third party");
     for streams in [&[][..], &["-p", "4"]] {
         cells.check(streams.join(" "), || {
             let (served, length) = (to.upload(), 1_000_000);
             let options = [streams, &["-off", "65535", "-len", "1000000"]].concat();
-            let name = format!("src/{}", sample::name(sample::LARGE));
+            let name = format!("src/{}", test_files::name(test_files::LARGE));
             let copied = client.copy(&options, &source.url(&name), &destination.url(&served));
             source.explain(destination.explain(copied))?;
             let arrived = to.local();
             cut(&to.path(&served), &arrived, length)?;
-            sample::same_part(
-                &sample::shared(sample::LARGE)?,
+            test_files::ensure_same_part(
+                &test_files::shared(test_files::LARGE)?,
                 65_535,
                 length as u64,
                 &arrived,
@@ -230,10 +230,10 @@ fn cut(whole: &Path, part: &Path, length: usize) -> Result<()> {
 #[test]
 fn restart_option() {
     let client = need!(GlobusUrlCopy::find());
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
-    let source = Serve::anonymous(from.root()).start().unwrap();
-    let destination = Serve::anonymous(to.root()).start().unwrap();
-    let mut cells = Cells::new("globus-url-copy -rst");
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy -rst");
     for streams in ["1", "4"] {
         let options = [
             "-rst",
@@ -244,7 +244,7 @@ fn restart_option() {
             "-p",
             streams,
         ];
-        matrix::third_party(&mut cells, &to, &sample::SIZES, |from, to| {
+        matrix::third_party(&mut cells, &to, &test_files::SIZES, |from, to| {
             let copied = client.copy(&options, &source.url(from), &destination.url(to));
             source.explain(destination.explain(copied)).map(drop)
         });
@@ -255,28 +255,28 @@ fn restart_option() {
 #[test]
 fn sync_copies_what_differs_and_nothing_else() {
     let client = need!(GlobusUrlCopy::find());
-    let store = Store::new().unwrap();
-    let tree = Tree::generate(60, &[ASCII, UNICODE].concat());
-    store.plant("tree", &tree).unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("globus-url-copy -sync");
+    let store = TestStore::new().unwrap();
+    let tree = TestTree::generate(60, &[ASCII, UNICODE].concat());
+    store.add_tree("tree", &tree).unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("globus-url-copy -sync");
     for level in ["0", "1", "2", "3"] {
         cells.check(format!("level {level}"), || {
             let served = store.upload();
             let from = format!("{}/", file_url(&store.path("src/tree")));
             let to = server.url(&format!("{served}/"));
             server.explain(client.copy(&["-r", "-cd"], &from, &to))?;
-            let victim = Tree::read(&store.path(&served))?.longest();
+            let victim = TestTree::read(&store.path(&served))?.longest();
             std::fs::remove_file(store.path(&served).join(&victim))?;
             let options = ["-r", "-cd", "-sync", "-sync-level", level];
             let copied = server.explain(client.copy(&options, &from, &to))?;
             let stores = copied
-                .errors()
+                .stderr_text()
                 .lines()
                 .filter(|line| line.starts_with("STOR "))
                 .count();
             ensure!(stores < tree.len(), "all {stores} files were sent again");
-            tree.same_as(&store.path(&served))
+            tree.ensure_same_as(&store.path(&served))
         });
     }
     cells.finish();
@@ -285,30 +285,37 @@ fn sync_copies_what_differs_and_nothing_else() {
 #[test]
 fn checksums() {
     let client = need!(GlobusUrlCopy::find());
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
-    let source = Serve::anonymous(from.root()).start().unwrap();
-    let destination = Serve::anonymous(to.root()).start().unwrap();
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
     for algorithm in ["MD5", "ADLER32", "SHA1", "SHA256", "SHA512"] {
-        let mut cells = Cells::new(format!("globus-url-copy -verify-checksum {algorithm}"));
+        let mut cells = MatrixRow::new(format!("globus-url-copy -verify-checksum {algorithm}"));
         let options = ["-verify-checksum", "-checksum-alg", algorithm];
-        matrix::third_party(&mut cells, &to, &sample::SIZES, |from, to| {
+        matrix::third_party(&mut cells, &to, &test_files::SIZES, |from, to| {
             let copied = client.copy(&options, &source.url(from), &destination.url(to));
             let copied = source.explain(destination.explain(copied))?;
             let asked = format!("CKSM {algorithm}");
-            ensure!(copied.errors().contains(&asked), "no {asked} in {copied}");
+            ensure!(
+                copied.stderr_text().contains(&asked),
+                "no {asked} in {copied}"
+            );
             Ok(())
         });
         cells.finish();
     }
     // With a local end the client knows MD5 alone.
-    both_ways("-verify-checksum", &["-verify-checksum"], &sample::SIZES);
+    both_ways(
+        "-verify-checksum",
+        &["-verify-checksum"],
+        &test_files::SIZES,
+    );
 }
 
 #[test]
 fn what_is_not_there_is_an_error() {
     let client = need!(GlobusUrlCopy::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     for streams in ["1", "4"] {
         let to = file_url(&store.local());
         let error = client

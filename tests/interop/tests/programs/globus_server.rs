@@ -1,25 +1,25 @@
 //! `longhaul cp` against globus-gridftp-server.
 
 use anyhow::Result;
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::copy;
-use interop::longhaul::rows::{self, Target};
-use interop::matrix::Store;
+use interop::longhaul::rows::{self, ServerUnderTest};
+use interop::matrix::TestStore;
 use interop::need;
-use interop::peer::{Running, globus_gridftp_server as globus};
-use interop::sample;
-use interop::tree::Tree;
+use interop::peer::{PeerServer, globus_gridftp_server as globus};
+use interop::test_files;
+use interop::tree::TestTree;
 
 fn with_server(
     name: &str,
-    start: impl FnOnce(&Store) -> Result<Running>,
-    fill: impl FnOnce(&mut Cells, &Target<'_>),
+    start: impl FnOnce(&TestStore) -> Result<PeerServer>,
+    fill: impl FnOnce(&mut MatrixRow, &ServerUnderTest<'_>),
 ) {
     need!(globus::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
-    let target = Target::new(&store, &server);
-    let mut cells = Cells::new(format!("longhaul cp, globus-gridftp-server: {name}"));
+    let target = ServerUnderTest::new(&store, &server);
+    let mut cells = MatrixRow::new(format!("longhaul cp, globus-gridftp-server: {name}"));
     fill(&mut cells, &target);
     cells.finish();
 }
@@ -36,9 +36,9 @@ fn files() {
             &["-p", "4", "--buffer", "drs"],
         ];
         for options in rows {
-            rows::get_and_put(cells, target, options, &sample::SIZES);
+            rows::get_and_put(cells, target, options, &test_files::SIZES);
         }
-        rows::right_sizing_is_declined(cells, target);
+        rows::drs_is_declined(cells, target);
     });
 }
 
@@ -46,7 +46,7 @@ fn files() {
 fn files_with_a_login() {
     with_server("login", globus::start_with_password, |cells, target| {
         for options in [&[][..], &["-p", "4"]] {
-            rows::get_and_put(cells, target, options, &sample::SIZES);
+            rows::get_and_put(cells, target, options, &test_files::SIZES);
         }
     });
 }
@@ -56,7 +56,7 @@ fn parts_and_resume() {
     with_server("parts and resume", globus::start, |cells, target| {
         for options in [&["-p", "1"][..], &["-p", "4"]] {
             rows::parts(cells, target, options);
-            rows::resume(cells, target, options);
+            rows::resume_after_kill(cells, target, options);
         }
     });
 }
@@ -65,7 +65,7 @@ fn parts_and_resume() {
 fn trees() {
     with_server("trees", globus::start, |cells, target| {
         for options in [&[][..], &["-p", "2"]] {
-            rows::trees(cells, target, &Tree::thousand_ascii(), options);
+            rows::trees(cells, target, &TestTree::thousand_ascii(), options);
         }
     });
 }
@@ -73,12 +73,12 @@ fn trees() {
 #[test]
 fn a_wrong_password_is_refused_with_3() {
     need!(globus::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = globus::start_with_password(&store).unwrap();
     let url = server.url("src/f1").replace("secret", "wrong");
-    let to = rows::text(&store.local());
+    let to = rows::path_argument(&store.local());
     copy::run(&["--retries", "0", &url, &to])
         .unwrap()
-        .code(3)
+        .expect_code(3)
         .unwrap();
 }

@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use interop::longhaul::copy;
-use interop::longhaul::rows::text;
-use interop::longhaul::serve::{Serve, Server};
-use interop::longhaul::unfinished::Unfinished;
-use interop::matrix::{self, Store};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::running_copy::RunningCopy;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand};
+use interop::matrix::{self, TestStore};
 use interop::net;
-use interop::sample;
-use interop::seed::Seed;
+use interop::seeded_random::SeededRandom;
+use interop::test_files;
 use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A control connection driven by hand.
-struct Raw {
+struct RawControlConnection {
     reader: BufReader<TcpStream>,
 }
 
-impl Raw {
+impl RawControlConnection {
     fn connect(server: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -51,7 +51,7 @@ impl Raw {
     }
 
     /// Sends a line of random bytes and reads the refusal; whether the session goes on.
-    fn junk(&mut self, random: &mut Seed) -> Result<bool> {
+    fn junk(&mut self, random: &mut SeededRandom) -> Result<bool> {
         let mut line = vec![0; usize::try_from(random.below(40))?];
         random.fill(&mut line);
         for byte in &mut line {
@@ -85,11 +85,11 @@ impl Raw {
 }
 
 /// Runs `mischief` while a client gets the large file at 40 MB/s; the file must be right.
-fn during_a_transfer(mischief: impl FnOnce(&Server) -> Result<()>) -> Result<()> {
-    let store = Store::new()?;
-    let mut server = Serve::anonymous(store.root()).start()?;
+fn during_a_transfer(mischief: impl FnOnce(&LonghaulServer) -> Result<()>) -> Result<()> {
+    let store = TestStore::new()?;
+    let mut server = ServeCommand::anonymous(store.root()).start()?;
     let local = store.local();
-    let url = server.url(&format!("src/{}", sample::name(sample::LARGE)));
+    let url = server.url(&format!("src/{}", test_files::name(test_files::LARGE)));
     let arguments = [
         "--retries",
         "0",
@@ -98,13 +98,13 @@ fn during_a_transfer(mischief: impl FnOnce(&Server) -> Result<()>) -> Result<()>
         "--limit-rate",
         "320M",
         &url,
-        &text(&local),
+        &path_argument(&local),
     ];
-    let mut copy = Unfinished::start(copy::command(&arguments)?)?;
-    copy.until_safe(5_000_000)?;
+    let mut copy = RunningCopy::start(copy::command(&arguments)?)?;
+    copy.wait_until_safe(5_000_000)?;
     let result = mischief(&server);
     server.explain(result)?;
-    let status = copy.end()?;
+    let status = copy.wait_for_end()?;
     ensure!(
         status.success(),
         "the transfer ended with {status}\n{}",
@@ -115,22 +115,22 @@ fn during_a_transfer(mischief: impl FnOnce(&Server) -> Result<()>) -> Result<()>
         "the server ended\n{}",
         server.log()
     );
-    matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+    matrix::check_and_remove(&test_files::shared(test_files::LARGE)?, &local)
 }
 
 #[test]
 fn a_hundred_thousand_junk_lines() {
     during_a_transfer(|server| {
-        let mut random = Seed::new(5);
+        let mut random = SeededRandom::new(5);
         let mut left: u32 = 100_000;
         while left > 0 {
             // The server may end a session that talks nonsense; the next one begins at once.
-            let mut raw = Raw::login(server.address())?;
+            let mut raw = RawControlConnection::login(server.address())?;
             while left > 0 && raw.junk(&mut random)? {
                 left -= 1;
             }
         }
-        let mut raw = Raw::login(server.address())?;
+        let mut raw = RawControlConnection::login(server.address())?;
         raw.send(b"NOOP\r\n")?;
         raw.reply("200").map(drop)
     })
@@ -140,7 +140,7 @@ fn a_hundred_thousand_junk_lines() {
 #[test]
 fn a_line_without_end() {
     during_a_transfer(|server| {
-        let mut raw = Raw::connect(server.address())?;
+        let mut raw = RawControlConnection::connect(server.address())?;
         let block = vec![b'x'; 1 << 16];
         // 16 MB: the server answers 500 or ends the session, and does not keep it all.
         for _ in 0..256 {
@@ -156,7 +156,7 @@ fn a_line_without_end() {
 #[test]
 fn a_client_that_never_reads() {
     during_a_transfer(|server| {
-        let mut raw = Raw::login(server.address())?;
+        let mut raw = RawControlConnection::login(server.address())?;
         let commands = b"HELP\r\n".repeat(10_000);
         raw.reader
             .get_mut()
@@ -175,7 +175,7 @@ fn half_open_clients() {
         let idle: Vec<TcpStream> = (0..50)
             .map(|_| TcpStream::connect(server.address()))
             .collect::<std::io::Result<_>>()?;
-        Raw::login(server.address())?.send(b"QUIT\r\n")?;
+        RawControlConnection::login(server.address())?.send(b"QUIT\r\n")?;
         drop(idle);
         Ok(())
     })
@@ -184,15 +184,15 @@ fn half_open_clients() {
 
 #[test]
 fn a_port_scan_on_data_ports() {
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let first = net::free_ports(50).unwrap();
     let range = format!("{first}-{}", first + 49);
-    let server = Serve::anonymous(store.root())
+    let server = ServeCommand::anonymous(store.root())
         .option("--data-ports", &range)
         .start()
         .unwrap();
     let local = store.local();
-    let url = server.url(&format!("src/{}", sample::name(sample::LARGE)));
+    let url = server.url(&format!("src/{}", test_files::name(test_files::LARGE)));
     let arguments = [
         "--retries",
         "0",
@@ -201,10 +201,10 @@ fn a_port_scan_on_data_ports() {
         "--limit-rate",
         "320M",
         &url,
-        &text(&local),
+        &path_argument(&local),
     ];
-    let mut copy = Unfinished::start(copy::command(&arguments).unwrap()).unwrap();
-    copy.until_safe(5_000_000).unwrap();
+    let mut copy = RunningCopy::start(copy::command(&arguments).unwrap()).unwrap();
+    copy.wait_until_safe(5_000_000).unwrap();
     for _ in 0..20 {
         for port in first..first + 50 {
             if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
@@ -212,15 +212,15 @@ fn a_port_scan_on_data_ports() {
             }
         }
     }
-    assert!(copy.end().unwrap().success(), "{}", server.log());
-    matrix::arrived(&sample::shared(sample::LARGE).unwrap(), &local).unwrap();
+    assert!(copy.wait_for_end().unwrap().success(), "{}", server.log());
+    matrix::check_and_remove(&test_files::shared(test_files::LARGE).unwrap(), &local).unwrap();
 }
 
 #[test]
 fn a_data_connection_from_the_wrong_host_is_refused_and_the_transfer_goes_on() {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut raw = Raw::login(server.address()).unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut raw = RawControlConnection::login(server.address()).unwrap();
     raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
     raw.reply("200").unwrap();
     let passive = raw.reply("227").unwrap();
@@ -232,7 +232,7 @@ fn a_data_connection_from_the_wrong_host_is_refused_and_the_transfer_goes_on() {
     friend.read_to_end(&mut content).unwrap();
     assert_eq!(
         content,
-        std::fs::read(sample::shared(65_536).unwrap()).unwrap()
+        std::fs::read(test_files::shared(65_536).unwrap()).unwrap()
     );
     raw.reply("150").unwrap();
     raw.reply("226").unwrap();
@@ -251,12 +251,12 @@ fn a_data_connection_from_the_wrong_host_is_refused_and_the_transfer_goes_on() {
 /// file anew meanwhile, and a stale command must not empty it.
 #[test]
 fn a_store_of_a_client_that_is_gone_changes_nothing() {
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let victim = store.root().join("victim");
     std::fs::write(&victim, "acknowledged").unwrap();
-    let mut server = Serve::anonymous(store.root()).start().unwrap();
+    let mut server = ServeCommand::anonymous(store.root()).start().unwrap();
     for command in ["STOR victim", "STOR new", "APPE victim", "ESTO A 0 victim"] {
-        let mut raw = Raw::login(server.address()).unwrap();
+        let mut raw = RawControlConnection::login(server.address()).unwrap();
         raw.send(b"TYPE I\r\nPASV\r\n").unwrap();
         raw.reply("200").unwrap();
         raw.reply("227").unwrap();

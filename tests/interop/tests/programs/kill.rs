@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::copy::{self, cp};
-use interop::longhaul::rows::text;
-use interop::longhaul::serve::{Serve, Server};
-use interop::longhaul::unfinished::Unfinished;
-use interop::matrix::{self, Store};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::running_copy::RunningCopy;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand};
+use interop::matrix::{self, TestStore};
 use interop::net::{HOST, free_port};
-use interop::sample;
-use interop::seed::Seed;
+use interop::seeded_random::SeededRandom;
+use interop::test_files;
 
 /// Bytes of the file.
 const SIZE: u64 = 200_000_000;
@@ -39,47 +39,47 @@ const JOURNAL: Duration = Duration::from_millis(400);
 const MARKER: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Direction {
+enum CopyDirection {
     Get,
     Put,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Victim {
+enum KillVictim {
     Client,
     Server,
 }
 
 /// One transfer between a store and a local file.
-struct Transfer {
-    direction: Direction,
+struct KilledTransfer {
+    direction: CopyDirection,
     streams: &'static str,
     source: PathBuf,
     destination: PathBuf,
     served: String,
 }
 
-impl Transfer {
+impl KilledTransfer {
     /// The arguments that both runs have in common.
-    fn arguments(&self, server: &Server) -> Vec<String> {
+    fn arguments(&self, server: &LonghaulServer) -> Vec<String> {
         let url = server.url(&self.served);
         let ends = match self.direction {
-            Direction::Get => [url, text(&self.destination)],
-            Direction::Put => [text(&self.source), url],
+            CopyDirection::Get => [url, path_argument(&self.destination)],
+            CopyDirection::Put => [path_argument(&self.source), url],
         };
         let common = ["-p", self.streams, "--retries", "0", "--resume"].map(str::to_owned);
         common.into_iter().chain(ends).collect()
     }
 
     /// Bytes that no resumed run may move again.
-    fn acknowledged(&self, copy: &Unfinished, killed: Instant) -> u64 {
+    fn acknowledged(&self, copy: &RunningCopy, killed: Instant) -> u64 {
         if self.destination.exists() {
             return SIZE;
         }
         let lag = match (self.direction, self.streams) {
-            (Direction::Put, "1") => return settled_length(&partial(&self.destination)),
-            (Direction::Put, _) => JOURNAL + MARKER,
-            (Direction::Get, _) => JOURNAL,
+            (CopyDirection::Put, "1") => return settled_length(&partial(&self.destination)),
+            (CopyDirection::Put, _) => JOURNAL + MARKER,
+            (CopyDirection::Get, _) => JOURNAL,
         };
         copy.safe_before(killed, lag)
     }
@@ -105,32 +105,37 @@ fn settled_length(path: &Path) -> u64 {
     }
 }
 
-fn serve(store: &Store, listen: &str) -> Result<Server> {
+fn serve(store: &TestStore, listen: &str) -> Result<LonghaulServer> {
     let config = store
         .scratch()
         .file("serve.toml", b"range-marker-seconds = 1\n")?;
-    Serve::anonymous(store.root())
+    ServeCommand::anonymous(store.root())
         .listen(listen)
-        .option("--config", &text(&config))
+        .option("--config", &path_argument(&config))
         .start()
 }
 
 /// One kill and what follows.
-fn survive(store: &Store, transfer: &Transfer, victim: Victim, after: Duration) -> Result<()> {
+fn kill_and_resume(
+    store: &TestStore,
+    transfer: &KilledTransfer,
+    victim: KillVictim,
+    after: Duration,
+) -> Result<()> {
     // A port that nothing else is given while no server has it.
     let mut server = serve(store, &format!("{HOST}:{}", free_port()?))?;
     let slow = ["--limit-rate".to_owned(), RATE.to_owned()];
     let arguments = [&slow[..], &transfer.arguments(&server)].concat();
-    let mut client = Unfinished::start(copy::command(&arguments)?)?;
+    let mut client = RunningCopy::start(copy::command(&arguments)?)?;
     std::thread::sleep(after);
     let killed = Instant::now();
     match victim {
-        Victim::Client => client.kill(),
-        Victim::Server => {
+        KillVictim::Client => client.kill(),
+        KillVictim::Server => {
             server.guard().kill();
-            let code = client.end()?.code();
+            let code = client.wait_for_end()?.code();
             ensure!(
-                code == Some(5) || whole(transfer),
+                code == Some(5) || is_complete(transfer),
                 "exit code {code:?} instead of 5 after the server was killed"
             );
             let address = server.address().to_string();
@@ -139,7 +144,7 @@ fn survive(store: &Store, transfer: &Transfer, victim: Victim, after: Duration) 
     }
     if transfer.destination.exists() {
         // Killed after the end of the transfer: what has the name is whole.
-        sample::same(&transfer.source, &transfer.destination)?;
+        test_files::ensure_same(&transfer.source, &transfer.destination)?;
     }
     let acknowledged = transfer.acknowledged(&client, killed);
     let resumed = server.explain(cp(&transfer.arguments(&server)))?;
@@ -154,7 +159,7 @@ fn survive(store: &Store, transfer: &Transfer, victim: Victim, after: Duration) 
             ""
         }
     );
-    sample::same(&transfer.source, &transfer.destination)?;
+    test_files::ensure_same(&transfer.source, &transfer.destination)?;
     ensure!(
         !partial(&transfer.destination).exists(),
         "the partial file is still there"
@@ -163,32 +168,32 @@ fn survive(store: &Store, transfer: &Transfer, victim: Victim, after: Duration) 
     Ok(())
 }
 
-fn whole(transfer: &Transfer) -> bool {
-    sample::same(&transfer.source, &transfer.destination).is_ok()
+fn is_complete(transfer: &KilledTransfer) -> bool {
+    test_files::ensure_same(&transfer.source, &transfer.destination).is_ok()
 }
 
-fn at_every_moment(direction: Direction, streams: &'static str, seed: u64) {
-    let store = Store::new().unwrap();
+fn at_every_moment(direction: CopyDirection, streams: &'static str, seed: u64) {
+    let store = TestStore::new().unwrap();
     let source = store.path("src/big");
-    sample::write(&source, SIZE, seed).unwrap();
-    let mut random = Seed::new(seed);
-    let mut cells = Cells::new(format!("{direction:?} -p {streams}"));
+    test_files::write(&source, SIZE, seed).unwrap();
+    let mut random = SeededRandom::new(seed);
+    let mut cells = MatrixRow::new(format!("{direction:?} -p {streams}"));
     for number in 0..MOMENTS {
         let after = Duration::from_millis(random.below(WINDOW));
         let victim = if number % 2 == 0 {
-            Victim::Client
+            KillVictim::Client
         } else {
-            Victim::Server
+            KillVictim::Server
         };
         let (served, destination) = match direction {
-            Direction::Get => ("src/big".to_owned(), store.local()),
-            Direction::Put => {
+            CopyDirection::Get => ("src/big".to_owned(), store.local()),
+            CopyDirection::Put => {
                 let served = store.upload();
                 let path = store.path(&served);
                 (served, path)
             }
         };
-        let transfer = Transfer {
+        let transfer = KilledTransfer {
             direction,
             streams,
             source: source.clone(),
@@ -196,29 +201,29 @@ fn at_every_moment(direction: Direction, streams: &'static str, seed: u64) {
             served,
         };
         cells.check(format!("{victim:?} after {} ms", after.as_millis()), || {
-            survive(&store, &transfer, victim, after)
+            kill_and_resume(&store, &transfer, victim, after)
         });
     }
     cells.finish();
-    matrix::only(&store.path("up"), &[]).unwrap();
+    matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }
 
 #[test]
 fn get_over_one_stream() {
-    at_every_moment(Direction::Get, "1", 101);
+    at_every_moment(CopyDirection::Get, "1", 101);
 }
 
 #[test]
 fn get_over_four_streams() {
-    at_every_moment(Direction::Get, "4", 102);
+    at_every_moment(CopyDirection::Get, "4", 102);
 }
 
 #[test]
 fn put_over_one_stream() {
-    at_every_moment(Direction::Put, "1", 103);
+    at_every_moment(CopyDirection::Put, "1", 103);
 }
 
 #[test]
 fn put_over_four_streams() {
-    at_every_moment(Direction::Put, "4", 104);
+    at_every_moment(CopyDirection::Put, "4", 104);
 }

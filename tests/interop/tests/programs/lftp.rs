@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use anyhow::Result;
-use interop::cells::Cells;
-use interop::longhaul::serve::{Serve, Server};
-use interop::matrix::{self, Store};
+use interop::cells::MatrixRow;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand};
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::peer::lftp::Lftp;
-use interop::sample;
-use interop::tree::Tree;
+use interop::test_files;
+use interop::tree::TestTree;
 
 /// Quotes a path for an lftp command.
 fn quoted(path: &Path) -> String {
     format!("\"{}\"", path.display())
 }
 
-fn script(lftp: &Lftp, server: &Server, commands: &str) -> Result<()> {
+fn script(lftp: &Lftp, server: &LonghaulServer, commands: &str) -> Result<()> {
     server
         .explain(lftp.script(server.address(), commands))
         .map(drop)
@@ -25,16 +25,16 @@ fn script(lftp: &Lftp, server: &Server, commands: &str) -> Result<()> {
 #[test]
 fn get_put_and_pget() {
     let lftp = need!(Lftp::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("lftp");
-    matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("lftp");
+    matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
         script(&lftp, &server, &format!("get /{from} -o {}", quoted(to)))
     });
-    matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+    matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
         script(&lftp, &server, &format!("put {} -o /{to}", quoted(from)))
     });
-    matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+    matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
         script(
             &lftp,
             &server,
@@ -42,7 +42,7 @@ fn get_put_and_pget() {
         )
     });
     let active = "set ftp:passive-mode no";
-    matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+    matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
         script(
             &lftp,
             &server,
@@ -55,11 +55,11 @@ fn get_put_and_pget() {
 #[test]
 fn mirror_both_ways() {
     let lftp = need!(Lftp::find());
-    let store = Store::new().unwrap();
-    let tree = Tree::thousand();
-    store.plant("tree", &tree).unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("lftp mirror");
+    let store = TestStore::new().unwrap();
+    let tree = TestTree::thousand();
+    store.add_tree("tree", &tree).unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("lftp mirror");
     for options in ["", "--parallel=4"] {
         cells.check(format!("down {options}"), || {
             let local = store.local();
@@ -68,7 +68,7 @@ fn mirror_both_ways() {
                 &server,
                 &format!("mirror {options} /src/tree {}", quoted(&local)),
             )?;
-            tree.same_as(&local)
+            tree.ensure_same_as(&local)
         });
         cells.check(format!("up {options}"), || {
             let served = store.upload();
@@ -78,7 +78,7 @@ fn mirror_both_ways() {
                 &server,
                 &format!("mirror -R {options} {from} /{served}"),
             )?;
-            tree.same_as(&store.path(&served))
+            tree.ensure_same_as(&store.path(&served))
         });
     }
     cells.finish();
@@ -87,33 +87,33 @@ fn mirror_both_ways() {
 #[test]
 fn an_interrupted_get_goes_on() {
     let lftp = need!(Lftp::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let source = sample::shared(sample::LARGE).unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let source = test_files::shared(test_files::LARGE).unwrap();
     let local = store.local();
     let content = std::fs::read(&source).unwrap();
     std::fs::write(&local, &content[..12_345_678]).unwrap();
-    let name = sample::name(sample::LARGE);
+    let name = test_files::name(test_files::LARGE);
     script(
         &lftp,
         &server,
         &format!("get -c /src/{name} -o {}", quoted(&local)),
     )
     .unwrap();
-    matrix::arrived(&source, &local).unwrap();
+    matrix::check_and_remove(&source, &local).unwrap();
 }
 
 #[test]
 fn names_can_be_changed() {
     let lftp = need!(Lftp::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     std::fs::write(store.path("up/a"), "x").unwrap();
     let commands = "mkdir -p \"/up/d e/ü\"; mv /up/a \"/up/d e/ü/b\"; chmod 600 \"/up/d e/ü/b\"; \
                     cls -l \"/up/d e/ü\"; rm \"/up/d e/ü/b\"; rmdir \"/up/d e/ü\"; rm -r \"/up/d e\"";
     let finished = server
         .explain(lftp.script(server.address(), commands))
         .unwrap();
-    assert!(finished.text().contains('b'), "{finished}");
-    matrix::only(&store.path("up"), &[]).unwrap();
+    assert!(finished.stdout_text().contains('b'), "{finished}");
+    matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }

@@ -11,21 +11,21 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
-use interop::longhaul::serve::Serve;
-use interop::matrix::Store;
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::TestStore;
 use interop::need;
-use interop::peer::{self, Running};
-use interop::run::{self, Finished};
+use interop::peer::{self, PeerServer};
+use interop::run::{self, FinishedProgram};
 
-fn verb(arguments: &[&str]) -> Result<Finished> {
+fn verb(arguments: &[&str]) -> Result<FinishedProgram> {
     run::run(longhaul()?.args(arguments))
 }
 
 /// `up/keep/f`, and `up/NAME/` with files, a directory, and links to `keep`, to a file, to the tree
 /// itself, and to nothing (`dangling`: the server shows such links somewhere).
-fn plant(store: &Store, name: &str, dangling: bool) -> Result<PathBuf> {
+fn plant(store: &TestStore, name: &str, dangling: bool) -> Result<PathBuf> {
     let (keep, top) = (store.path("up/keep"), store.path(&format!("up/{name}")));
     std::fs::create_dir_all(&keep)?;
     std::fs::write(keep.join("f"), "keep")?;
@@ -54,7 +54,7 @@ fn plant(store: &Store, name: &str, dangling: bool) -> Result<PathBuf> {
     Ok(top)
 }
 
-fn kept(store: &Store) -> Result<()> {
+fn kept(store: &TestStore) -> Result<()> {
     let keep = std::fs::read_to_string(store.path("up/keep/f"))?;
     ensure!(keep == "keep", "{keep}");
     Ok(())
@@ -65,12 +65,12 @@ fn exists(path: &Path) -> bool {
 }
 
 /// Checks how `longhaul` treats links on one server.
-fn ours_against(name: &str, store: &Store, url: &dyn Fn(&str) -> String, dangling: bool) {
-    let mut cells = Cells::new(format!("links, {name}"));
+fn ours_against(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, dangling: bool) {
+    let mut cells = MatrixRow::new(format!("links, {name}"));
     cells.check("cp -r leaves links out", || {
         plant(store, "c", dangling)?;
         let to = store.local();
-        verb(&["cp", "-r", &url("up/c"), to.to_str().unwrap()])?.success()?;
+        verb(&["cp", "-r", &url("up/c"), to.to_str().unwrap()])?.expect_success()?;
         ensure!(
             std::fs::read_to_string(to.join("  two spaces "))? == "2",
             "spaces"
@@ -96,7 +96,7 @@ fn ours_against(name: &str, store: &Store, url: &dyn Fn(&str) -> String, danglin
         let top = plant(store, "r", dangling)?;
         let finished = verb(&["rm", "-r", &url("up/r")])?;
         kept(store)?;
-        finished.success()?;
+        finished.expect_success()?;
         ensure!(!exists(&top), "not removed");
         kept(store)
     });
@@ -105,7 +105,7 @@ fn ours_against(name: &str, store: &Store, url: &dyn Fn(&str) -> String, danglin
         symlink("keep", &link)?;
         let finished = verb(&["rm", "-r", &url("up/link")])?;
         kept(store)?;
-        finished.success()?;
+        finished.expect_success()?;
         ensure!(!exists(&link), "not removed");
         Ok(())
     });
@@ -115,19 +115,19 @@ fn ours_against(name: &str, store: &Store, url: &dyn Fn(&str) -> String, danglin
 fn on_peer(
     name: &str,
     found: Result<PathBuf, String>,
-    start: impl FnOnce(&Store) -> Result<Running>,
+    start: impl FnOnce(&TestStore) -> Result<PeerServer>,
     dangling: bool,
 ) {
     need!(found);
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
     ours_against(name, &store, &|served| server.url(served), dangling);
 }
 
 #[test]
 fn longhaul_serve() {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     ours_against("longhaul", &store, &|served| server.url(served), true);
 }
 
@@ -170,8 +170,8 @@ fn pyftpdlib() {
 #[test]
 fn lftp_removes_and_mirrors_a_tree_with_links_without_leaving_it() {
     let lftp = need!(peer::lftp::Lftp::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let top = plant(&store, "r", true).unwrap();
     let local = store.local();
     let mirror = format!("mirror up/r {}", local.display());
@@ -184,6 +184,6 @@ fn lftp_removes_and_mirrors_a_tree_with_links_without_leaving_it() {
     );
     let finished = lftp.script(server.address(), "rm -r up/r").unwrap();
     kept(&store).unwrap();
-    finished.success().unwrap();
+    finished.expect_success().unwrap();
     assert!(!exists(&top));
 }

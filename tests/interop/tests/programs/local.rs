@@ -6,11 +6,11 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use interop::longhaul::copy;
-use interop::longhaul::rows::text;
+use interop::longhaul::rows::path_argument;
 use interop::need;
-use interop::sample;
-use interop::scratch::Scratch;
-use interop::volume::Sharing;
+use interop::scratch::ScratchFolder;
+use interop::test_files;
+use interop::volume::ReflinkVolume;
 
 /// Large enough for several threads.
 const SIZE: u64 = 72 << 20;
@@ -22,17 +22,17 @@ fn same(a: &Path, b: &Path) -> Result<()> {
 
 #[test]
 fn where_blocks_can_be_shared_a_copy_takes_none() {
-    need!(Sharing::possible());
-    let volume = Sharing::new().unwrap();
+    need!(ReflinkVolume::is_supported());
+    let volume = ReflinkVolume::new().unwrap();
     let (from, to) = (volume.folder().join("from"), volume.folder().join("to"));
-    sample::write(&from, SIZE, 3).unwrap();
+    test_files::write(&from, SIZE, 3).unwrap();
     let free = || {
         nix::sys::statvfs::statvfs(&volume.folder())
             .unwrap()
             .blocks_free()
     };
     let before = free();
-    let summary = copy::cp(&[text(&from), text(&to)]).unwrap();
+    let summary = copy::cp(&[path_argument(&from), path_argument(&to)]).unwrap();
     assert_eq!(
         (summary.verified.as_str(), summary.bytes),
         ("reflink", SIZE)
@@ -44,12 +44,19 @@ fn where_blocks_can_be_shared_a_copy_takes_none() {
         "{taken} bytes for a copy that shares its blocks"
     );
     // Who asks for a checksum gets one.
-    let named = [&text(&from), &text(&to), "--verify", "crc32c"];
+    let named = [
+        &path_argument(&from),
+        &path_argument(&to),
+        "--verify",
+        "crc32c",
+    ];
     assert_eq!(copy::cp(&named).unwrap().verified, "crc32c");
     // To another file system nothing can be shared.
-    let other = volume.beside().join("to");
+    let other = volume.other_file_system().join("to");
     assert_eq!(
-        copy::cp(&[text(&from), text(&other)]).unwrap().verified,
+        copy::cp(&[path_argument(&from), path_argument(&other)])
+            .unwrap()
+            .verified,
         "crc32c"
     );
     same(&from, &other).unwrap();
@@ -57,16 +64,16 @@ fn where_blocks_can_be_shared_a_copy_takes_none() {
 
 #[test]
 fn several_threads_and_the_kernel_bring_the_same_bytes() {
-    let scratch = Scratch::new().unwrap();
+    let scratch = ScratchFolder::new().unwrap();
     let (from, to) = (scratch.join("from"), scratch.join("to"));
-    sample::write(&from, SIZE + 12_345, 4).unwrap();
+    test_files::write(&from, SIZE + 12_345, 4).unwrap();
     for options in [
         &["-p", "4"][..],
         &["--verify", "none"],
         &["--verify", "sha256", "-p", "3"],
         &["--limit-rate", "3gbit"],
     ] {
-        let ends = [text(&from), text(&to)];
+        let ends = [path_argument(&from), path_argument(&to)];
         let arguments: Vec<&str> = options
             .iter()
             .copied()
@@ -82,11 +89,11 @@ fn several_threads_and_the_kernel_bring_the_same_bytes() {
 
 #[test]
 fn a_part_of_a_file_is_a_copy_of_its_own() {
-    let scratch = Scratch::new().unwrap();
+    let scratch = ScratchFolder::new().unwrap();
     let (from, to) = (scratch.join("from"), scratch.join("to"));
-    sample::write(&from, SIZE, 5).unwrap();
+    test_files::write(&from, SIZE, 5).unwrap();
     let part = ["--offset", "1000001", "--length", "20000003"];
-    let ends = [text(&from), text(&to)];
+    let ends = [path_argument(&from), path_argument(&to)];
     let arguments: Vec<&str> = part
         .into_iter()
         .chain(ends.iter().map(String::as_str))

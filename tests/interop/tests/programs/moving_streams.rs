@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use interop::longhaul::serve::Serve;
-use interop::matrix::Store;
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::TestStore;
 use interop::need;
 use interop::peer::globus_gridftp_server;
 
@@ -26,9 +26,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 const PART: usize = 300_000;
 
 /// A control connection.
-struct Session(BufReader<TcpStream>);
+struct ModeEClient(BufReader<TcpStream>);
 
-impl Session {
+impl ModeEClient {
     /// An anonymous one, in MODE E.
     fn open(server: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(server)?;
@@ -73,7 +73,11 @@ impl Session {
     }
 
     /// A transfer begins, over `first` among others. (Some servers answer once a connection is there.)
-    fn begin(&mut self, path: &str, first: impl FnOnce() -> Result<Lane>) -> Result<Lane> {
+    fn begin(
+        &mut self,
+        path: &str,
+        first: impl FnOnce() -> Result<ModeEConnection>,
+    ) -> Result<ModeEConnection> {
         self.say(&format!("STOR {path}"))?;
         let lane = first()?;
         let reply = self.reply()?;
@@ -95,9 +99,9 @@ impl Session {
 }
 
 /// A data connection.
-struct Lane(TcpStream);
+struct ModeEConnection(TcpStream);
 
-impl Lane {
+impl ModeEConnection {
     fn join(server: SocketAddr) -> Result<Self> {
         Ok(Self(TcpStream::connect(server)?))
     }
@@ -137,19 +141,23 @@ impl Lane {
 }
 
 /// Two transfers over connections that come and go.
-fn come_and_go(server: SocketAddr, store: &Store, served: &dyn Fn(&str) -> String) -> Result<()> {
+fn come_and_go(
+    server: SocketAddr,
+    store: &TestStore,
+    served: &dyn Fn(&str) -> String,
+) -> Result<()> {
     let bytes: Vec<u8> = (0..=250).cycle().take(6 * PART).collect();
     let path = store.path("up/first");
-    let mut session = Session::open(server)?;
+    let mut session = ModeEClient::open(server)?;
     let at = session.passive()?;
 
-    let mut first = session.begin(&served("up/first"), || Lane::join(at))?;
+    let mut first = session.begin(&served("up/first"), || ModeEConnection::join(at))?;
     first.part(&path, &bytes, 0)?;
-    let mut second = Lane::join(at)?;
+    let mut second = ModeEConnection::join(at)?;
     second.part(&path, &bytes, 1)?;
     second.retire()?;
     first.part(&path, &bytes, 2)?;
-    let mut third = Lane::join(at)?;
+    let mut third = ModeEConnection::join(at)?;
     third.part(&path, &bytes, 4)?;
     third.block(EOD, 0, &[])?;
     first.part(&path, &bytes, 3)?;
@@ -163,7 +171,7 @@ fn come_and_go(server: SocketAddr, store: &Store, served: &dyn Fn(&str) -> Strin
     let first = session.begin(&served("up/second"), || Ok(first))?;
     first.retire()?;
     third.part(&path, &bytes, 0)?;
-    let mut fourth = Lane::join(at)?;
+    let mut fourth = ModeEConnection::join(at)?;
     for (number, other) in [(1, 2), (3, 4)] {
         third.part(&path, &bytes, number)?;
         fourth.part(&path, &bytes, other)?;
@@ -179,7 +187,7 @@ fn come_and_go(server: SocketAddr, store: &Store, served: &dyn Fn(&str) -> Strin
 #[test]
 fn globus_takes_connections_that_come_and_go() {
     let _ = need!(globus_gridftp_server::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = globus_gridftp_server::start(&store).unwrap();
     let served = |path: &str| store.path(path).display().to_string();
     let passed = come_and_go(server.address(), &store, &served);
@@ -188,8 +196,8 @@ fn globus_takes_connections_that_come_and_go() {
 
 #[test]
 fn longhaul_takes_connections_that_come_and_go() {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let served = |path: &str| format!("/{path}");
     let passed = server.explain(come_and_go(server.address(), &store, &served));
     passed.unwrap();

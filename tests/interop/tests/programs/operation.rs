@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy::{self, cp};
-use interop::longhaul::rows::text;
-use interop::longhaul::serve::{Serve, add_user};
-use interop::longhaul::unfinished::Unfinished;
-use interop::matrix::{self, Store};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::running_copy::RunningCopy;
+use interop::longhaul::serve::{ServeCommand, add_user};
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::peer;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::run;
-use interop::sample;
+use interop::test_files;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -33,18 +33,18 @@ fn until_refused(address: SocketAddr) -> Result<()> {
 #[test]
 fn one_record_for_each_transfer() {
     let client = need!(GlobusUrlCopy::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let (json, classic) = (store.path("transfers.json"), store.path("transfers.log"));
-    let server = Serve::anonymous(store.root())
-        .option("--transfer-log", &text(&json))
-        .option("--ftp-info-log", &text(&classic))
+    let server = ServeCommand::anonymous(store.root())
+        .option("--transfer-log", &path_argument(&json))
+        .option("--ftp-info-log", &path_argument(&classic))
         .start()
         .unwrap();
     let to = file_url(&store.local());
     client
         .copy(&["-p", "4"], &server.url("src/f65536"), &to)
         .unwrap();
-    let from = file_url(&sample::shared(65_535).unwrap());
+    let from = file_url(&test_files::shared(65_535).unwrap());
     client
         .copy::<&str>(&[], &from, &server.url("up/a"))
         .unwrap();
@@ -103,20 +103,20 @@ fn one_record_for_each_transfer() {
 
 #[test]
 fn sigterm_lets_a_transfer_end() -> Result<()> {
-    let store = Store::new()?;
-    let mut server = Serve::anonymous(store.root()).start()?;
+    let store = TestStore::new()?;
+    let mut server = ServeCommand::anonymous(store.root()).start()?;
     let local = store.local();
     let (url, to) = (
-        server.url(&format!("src/{}", sample::name(sample::LARGE))),
-        text(&local),
+        server.url(&format!("src/{}", test_files::name(test_files::LARGE))),
+        path_argument(&local),
     );
     let slow = ["--retries", "0", "--limit-rate", "400M", &url, &to];
-    let mut copy = Unfinished::start(copy::command(&slow)?)?;
-    copy.until_safe(10_000_000)?;
+    let mut copy = RunningCopy::start(copy::command(&slow)?)?;
+    copy.wait_until_safe(10_000_000)?;
     server.guard().signal(Signal::TERM)?;
     until_refused(server.address())?;
-    copy::run(&["--retries", "0", &url, &text(&store.local())])?.code(5)?;
-    let status = copy.end()?;
+    copy::run(&["--retries", "0", &url, &path_argument(&store.local())])?.expect_code(5)?;
+    let status = copy.wait_for_end()?;
     ensure!(
         status.success(),
         "the running transfer ended with {status}\n{}",
@@ -127,20 +127,20 @@ fn sigterm_lets_a_transfer_end() -> Result<()> {
         ended.is_some_and(|status| status.success()),
         "the server: {ended:?}"
     );
-    matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+    matrix::check_and_remove(&test_files::shared(test_files::LARGE)?, &local)
 }
 
 #[test]
 fn a_second_sigterm_ends_at_once() -> Result<()> {
-    let store = Store::new()?;
-    let mut server = Serve::anonymous(store.root()).start()?;
+    let store = TestStore::new()?;
+    let mut server = ServeCommand::anonymous(store.root()).start()?;
     let (url, to) = (
-        server.url(&format!("src/{}", sample::name(sample::LARGE))),
-        text(&store.local()),
+        server.url(&format!("src/{}", test_files::name(test_files::LARGE))),
+        path_argument(&store.local()),
     );
     let slow = ["--retries", "0", "--limit-rate", "80M", &url, &to];
-    let mut copy = Unfinished::start(copy::command(&slow)?)?;
-    copy.until_safe(1_000_000)?;
+    let mut copy = RunningCopy::start(copy::command(&slow)?)?;
+    copy.wait_until_safe(1_000_000)?;
     server.guard().signal(Signal::TERM)?;
     until_refused(server.address())?;
     ensure!(
@@ -150,37 +150,43 @@ fn a_second_sigterm_ends_at_once() -> Result<()> {
     server.guard().signal(Signal::TERM)?;
     let ended = server.guard().wait(LIMIT)?;
     ensure!(ended.is_some(), "it goes on after the second SIGTERM");
-    ensure!(copy.end()?.code() == Some(5), "the client did not notice");
+    ensure!(
+        copy.wait_for_end()?.code() == Some(5),
+        "the client did not notice"
+    );
     Ok(())
 }
 
 #[test]
 fn sigint_ends_a_copy_with_130_and_leaves_a_journal() -> Result<()> {
-    let store = Store::new()?;
-    let server = Serve::anonymous(store.root()).start()?;
+    let store = TestStore::new()?;
+    let server = ServeCommand::anonymous(store.root()).start()?;
     let local = store.local();
     let (url, to) = (
-        server.url(&format!("src/{}", sample::name(sample::LARGE))),
-        text(&local),
+        server.url(&format!("src/{}", test_files::name(test_files::LARGE))),
+        path_argument(&local),
     );
-    let mut copy = Unfinished::start(copy::command(&["--limit-rate", "240M", &url, &to])?)?;
-    copy.until_safe(20_000_000)?;
+    let mut copy = RunningCopy::start(copy::command(&["--limit-rate", "240M", &url, &to])?)?;
+    copy.wait_until_safe(20_000_000)?;
     copy.signal(Signal::INT)?;
-    let status = copy.end()?;
+    let status = copy.wait_for_end()?;
     ensure!(status.code() == Some(130), "{status} instead of code 130");
     ensure!(!local.exists(), "a partial file has the final name");
     let resumed = cp(&["--resume", &url, &to])?;
-    ensure!(resumed.bytes <= sample::LARGE - 10_000_000, "{resumed:?}");
-    matrix::arrived(&sample::shared(sample::LARGE)?, &local)
+    ensure!(
+        resumed.bytes <= test_files::LARGE - 10_000_000,
+        "{resumed:?}"
+    );
+    matrix::check_and_remove(&test_files::shared(test_files::LARGE)?, &local)
 }
 
 #[test]
 fn a_port_that_is_taken_or_a_root_that_is_missing_is_told() -> Result<()> {
-    let store = Store::new()?;
-    let server = Serve::anonymous(store.root()).start()?;
+    let store = TestStore::new()?;
+    let server = ServeCommand::anonymous(store.root()).start()?;
     let taken = server.address().to_string();
-    let root = text(store.root());
-    let missing = text(&store.path("none"));
+    let root = path_argument(store.root());
+    let missing = path_argument(&store.path("none"));
     for arguments in [
         ["--listen", &taken, "--root", &root],
         ["--listen", "127.0.0.1:0", "--root", &missing],
@@ -190,9 +196,9 @@ fn a_port_that_is_taken_or_a_root_that_is_missing_is_told() -> Result<()> {
             .arg("serve")
             .args(arguments)
             .args(["--anonymous", "ro"]);
-        let finished = run::run_within(&mut command, LIMIT)?.failure()?;
+        let finished = run::run_within(&mut command, LIMIT)?.expect_failure()?;
         ensure!(
-            !finished.errors().is_empty() && finished.code != Some(101),
+            !finished.stderr_text().is_empty() && finished.code != Some(101),
             "{finished}"
         );
     }
@@ -202,12 +208,12 @@ fn a_port_that_is_taken_or_a_root_that_is_missing_is_told() -> Result<()> {
 #[test]
 fn run_as_gives_up_root_and_says_what_that_costs() -> Result<()> {
     const ACCOUNT: &str = "nobody";
-    let store = Store::new()?;
+    let store = TestStore::new()?;
     let users = store.path("users");
     add_user(&users, store.root())?;
     let serve = || {
-        Serve::new(store.root())
-            .option("--users", &text(&users))
+        ServeCommand::new(store.root())
+            .option("--users", &path_argument(&users))
             .option("--run-as", ACCOUNT)
     };
     if !peer::is_root() {

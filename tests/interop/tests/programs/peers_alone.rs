@@ -1,33 +1,33 @@
 //! The real programs with each other: the harness starts, drives and compares them rightly, so
 //! that a failing cell elsewhere is longhaul's.
 
-use interop::cells::Cells;
-use interop::matrix::{self, Store};
+use interop::cells::MatrixRow;
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::peer::globus_url_copy::{GlobusUrlCopy, file_url};
 use interop::peer::{self, curl::Curl};
-use interop::sample;
-use interop::tree::{ASCII, Tree};
+use interop::test_files;
+use interop::tree::{ASCII, TestTree};
 
 #[test]
 fn globus_url_copy_with_globus_gridftp_server() {
     let client = need!(GlobusUrlCopy::find());
     need!(peer::globus_gridftp_server::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start(&store).unwrap();
-    let mut cells = Cells::new("globus-url-copy, globus-gridftp-server");
+    let mut cells = MatrixRow::new("globus-url-copy, globus-gridftp-server");
     for options in [&[][..], &["-p", "4"], &["-fast"]] {
-        matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+        matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
             client
                 .copy(options, &server.url(from), &file_url(to))
                 .map(drop)
         });
-        matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+        matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
             client
                 .copy(options, &file_url(from), &server.url(to))
                 .map(drop)
         });
-        matrix::third_party(&mut cells, &store, &sample::SIZES, |from, to| {
+        matrix::third_party(&mut cells, &store, &test_files::SIZES, |from, to| {
             client
                 .copy(options, &server.url(from), &server.url(to))
                 .map(drop)
@@ -40,10 +40,10 @@ fn globus_url_copy_with_globus_gridftp_server() {
 fn a_login_at_globus_gridftp_server() {
     let client = need!(GlobusUrlCopy::find());
     need!(peer::globus_gridftp_server::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start_with_password(&store).unwrap();
-    let mut cells = Cells::new("globus-url-copy, globus-gridftp-server with login");
-    matrix::get(&mut cells, &store, &sample::SMALL, |from, to| {
+    let mut cells = MatrixRow::new("globus-url-copy, globus-gridftp-server with login");
+    matrix::get(&mut cells, &store, &test_files::SMALL, |from, to| {
         client
             .copy::<&str>(&[], &server.url(from), &file_url(to))
             .map(drop)
@@ -55,7 +55,7 @@ fn a_login_at_globus_gridftp_server() {
 fn a_missing_file_fails_its_cell() {
     let client = need!(GlobusUrlCopy::find());
     need!(peer::globus_gridftp_server::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start(&store).unwrap();
     let to = file_url(&store.local());
     let error = client
@@ -65,12 +65,12 @@ fn a_missing_file_fails_its_cell() {
 }
 
 /// Starts a server that serves the store.
-type Start = fn(&Store) -> anyhow::Result<peer::Running>;
+type StartPeer = fn(&TestStore) -> anyhow::Result<peer::PeerServer>;
 
 #[test]
 fn curl_with_every_plain_server() {
     let curl = need!(Curl::find());
-    let servers: [(&str, Result<_, String>, Start); 4] = [
+    let servers: [(&str, Result<_, String>, StartPeer); 4] = [
         ("vsftpd", peer::vsftpd::find(), peer::vsftpd::start),
         ("proftpd", peer::proftpd::find(), peer::proftpd::start),
         ("pure-ftpd", peer::pure_ftpd::find(), peer::pure_ftpd::start),
@@ -78,19 +78,19 @@ fn curl_with_every_plain_server() {
     ];
     for (name, found, start) in servers {
         need!(found);
-        let store = Store::new().unwrap();
+        let store = TestStore::new().unwrap();
         let server = start(&store).unwrap();
-        let mut cells = Cells::new(format!("curl, {name}"));
-        matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+        let mut cells = MatrixRow::new(format!("curl, {name}"));
+        matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
             let to = to.to_str().unwrap_or_default();
             curl.run(&[&server.url(from), "-o", to])?
-                .success()
+                .expect_success()
                 .map(drop)
         });
-        matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+        matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
             let from = from.to_str().unwrap_or_default();
             curl.run(&["-T", from, &server.url(to)])?
-                .success()
+                .expect_success()
                 .map(drop)
         });
         cells.finish();
@@ -101,10 +101,10 @@ fn curl_with_every_plain_server() {
 fn trees_arrive_whole_from_globus_gridftp_server() {
     let client = need!(GlobusUrlCopy::find());
     need!(peer::globus_gridftp_server::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = peer::globus_gridftp_server::start(&store).unwrap();
-    let tree = Tree::generate(50, ASCII);
-    store.plant("tree", &tree).unwrap();
+    let tree = TestTree::generate(50, ASCII);
+    store.add_tree("tree", &tree).unwrap();
     let local = store.local();
     client
         .copy(
@@ -113,5 +113,5 @@ fn trees_arrive_whole_from_globus_gridftp_server() {
             &format!("{}/", file_url(&local)),
         )
         .unwrap();
-    tree.same_as(&local).unwrap();
+    tree.ensure_same_as(&local).unwrap();
 }

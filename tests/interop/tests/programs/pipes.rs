@@ -4,11 +4,11 @@
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy;
-use interop::longhaul::serve::{Serve, Server};
-use interop::matrix::Store;
+use interop::longhaul::serve::{LonghaulServer, ServeCommand};
+use interop::matrix::TestStore;
 use interop::need;
 use interop::peer::{globus_gridftp_server as globus, vsftpd};
 use interop::run::{self, LIMIT};
@@ -36,7 +36,12 @@ fn to_stdout(options: &[&str], url: &str) -> Result<Command> {
     Ok(command)
 }
 
-fn both_ways(cells: &mut Cells, store: &Store, options: &[&str], url: &dyn Fn(&str) -> String) {
+fn both_ways(
+    cells: &mut MatrixRow,
+    store: &TestStore,
+    options: &[&str],
+    url: &dyn Fn(&str) -> String,
+) {
     let row = options.join(" ");
     for size in SIZES {
         let bytes = content(size);
@@ -45,7 +50,7 @@ fn both_ways(cells: &mut Cells, store: &Store, options: &[&str], url: &dyn Fn(&s
             let to = url(&served);
             let arguments = [options, &["-", &to]].concat();
             let mut command = copy::command(&arguments)?;
-            let finished = run::run_with_input(&mut command, &bytes, LIMIT)?.success()?;
+            let finished = run::run_with_input(&mut command, &bytes, LIMIT)?.expect_success()?;
             let summary = copy::summary(&finished)?;
             ensure!(summary.bytes == size as u64, "{summary:?}");
             ensure!(
@@ -60,7 +65,7 @@ fn both_ways(cells: &mut Cells, store: &Store, options: &[&str], url: &dyn Fn(&s
             let source = store.path("src/piped");
             std::fs::write(&source, &bytes)?;
             let mut command = to_stdout(options, &url("src/piped"))?;
-            let finished = run::run(&mut command)?.success()?;
+            let finished = run::run(&mut command)?.expect_success()?;
             let came = finished.stdout.len();
             ensure!(finished.stdout == bytes, "{came} bytes came, or others");
             Ok(())
@@ -68,17 +73,17 @@ fn both_ways(cells: &mut Cells, store: &Store, options: &[&str], url: &dyn Fn(&s
     }
 }
 
-fn all(name: &str, store: &Store, url: &dyn Fn(&str) -> String) {
-    let mut cells = Cells::new(format!("pipes, {name}"));
+fn all(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String) {
+    let mut cells = MatrixRow::new(format!("pipes, {name}"));
     for options in ROWS {
         both_ways(&mut cells, store, options, url);
     }
     cells.finish();
 }
 
-fn longhaul_server() -> (Store, Server) {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+fn longhaul_server() -> (TestStore, LonghaulServer) {
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     (store, server)
 }
 
@@ -91,7 +96,7 @@ fn with_longhaul() {
 #[test]
 fn with_globus() {
     need!(globus::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = globus::start(&store).unwrap();
     all("globus-gridftp-server", &store, &|served| {
         server.url(served)
@@ -101,9 +106,9 @@ fn with_globus() {
 #[test]
 fn with_vsftpd() {
     need!(vsftpd::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = vsftpd::start(&store).unwrap();
-    let mut cells = Cells::new("pipes, vsftpd");
+    let mut cells = MatrixRow::new("pipes, vsftpd");
     both_ways(&mut cells, &store, &["-p", "4"], &|served| {
         server.url(served)
     });
@@ -114,7 +119,7 @@ fn with_vsftpd() {
 fn failures_write_nothing_to_standard_output() {
     let (_store, server) = longhaul_server();
     let mut command = to_stdout(&[], &server.url("src/missing")).unwrap();
-    let finished = run::run(&mut command).unwrap().code(4).unwrap();
-    assert_eq!(finished.text(), "");
-    assert!(!finished.errors().is_empty());
+    let finished = run::run(&mut command).unwrap().expect_code(4).unwrap();
+    assert_eq!(finished.stdout_text(), "");
+    assert!(!finished.stderr_text().is_empty());
 }

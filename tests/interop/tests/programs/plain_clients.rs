@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use interop::cells::Cells;
-use interop::longhaul::serve::Serve;
-use interop::matrix::{self, Store};
+use interop::cells::MatrixRow;
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::peer::ftplib::Ftplib;
 use interop::peer::ncftp::Ncftp;
 use interop::peer::wget::Wget;
-use interop::sample;
-use interop::tree::Tree;
+use interop::test_files;
+use interop::tree::TestTree;
 
 /// Moves what a client stored under the source's own name in `folder` to `to`.
 fn rename_from(folder: &Path, served: &str, to: &Path) -> Result<()> {
@@ -25,23 +25,23 @@ fn rename_from(folder: &Path, served: &str, to: &Path) -> Result<()> {
 #[test]
 fn ncftp() {
     let ncftp = need!(Ncftp::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let at = server.address();
-    let mut cells = Cells::new("ncftp");
+    let mut cells = MatrixRow::new("ncftp");
     let folder = store.scratch().folder("local/ncftp").unwrap();
-    matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+    matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
         server.explain(ncftp.get(at, &[], &folder, from))?;
         rename_from(&folder, from, to)
     });
-    matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+    matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
         server.explain(ncftp.put(at, &[], "up", from))?;
         rename_from(&store.path("up"), &from.to_string_lossy(), &store.path(to))
     });
     cells.check("list", || {
         for options in [&[][..], &["-l"], &["-1"]] {
             let listed = server.explain(ncftp.list(at, options, "src/"))?;
-            ensure!(listed.text().contains("f65535"), "{listed}");
+            ensure!(listed.stdout_text().contains("f65535"), "{listed}");
         }
         Ok(())
     });
@@ -51,20 +51,20 @@ fn ncftp() {
 #[test]
 fn ncftp_trees() {
     let ncftp = need!(Ncftp::find());
-    let store = Store::new().unwrap();
-    let tree = Tree::thousand();
-    store.plant("tree", &tree).unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("ncftp -R");
+    let store = TestStore::new().unwrap();
+    let tree = TestTree::thousand();
+    store.add_tree("tree", &tree).unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("ncftp -R");
     cells.check("get", || {
         let folder = store.scratch().folder("local/ncftp")?;
         server.explain(ncftp.get(server.address(), &["-R"], &folder, "src/tree"))?;
-        tree.same_as(&folder.join("tree"))
+        tree.ensure_same_as(&folder.join("tree"))
     });
     cells.check("put", || {
         let from = store.path("src/tree");
         server.explain(ncftp.put(server.address(), &["-R"], "up", &from))?;
-        tree.same_as(&store.path("up/tree"))
+        tree.ensure_same_as(&store.path("up/tree"))
     });
     cells.finish();
 }
@@ -72,11 +72,11 @@ fn ncftp_trees() {
 #[test]
 fn wget() {
     let wget = need!(Wget::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("wget");
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("wget");
     for options in [&[][..], &["--no-passive-ftp"]] {
-        matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+        matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
             let to = to.to_string_lossy();
             let url = server.url(from);
             let arguments = [options, &[&url, "-O", &to]].concat();
@@ -84,13 +84,13 @@ fn wget() {
         });
     }
     cells.check("-c", || {
-        let source = sample::shared(sample::LARGE)?;
+        let source = test_files::shared(test_files::LARGE)?;
         let folder = store.scratch().folder("local/wget")?;
-        let partial = folder.join(sample::name(sample::LARGE));
+        let partial = folder.join(test_files::name(test_files::LARGE));
         std::fs::write(&partial, &std::fs::read(&source)?[..12_345_678])?;
-        let url = server.url(&format!("src/{}", sample::name(sample::LARGE)));
+        let url = server.url(&format!("src/{}", test_files::name(test_files::LARGE)));
         server.explain(wget.run(&["-c", "-P", &folder.to_string_lossy(), &url]))?;
-        matrix::arrived(&source, &partial)
+        matrix::check_and_remove(&source, &partial)
     });
     cells.finish();
 }
@@ -98,11 +98,11 @@ fn wget() {
 #[test]
 fn wget_trees() {
     let wget = need!(Wget::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     // wget decodes `%20` in names that it found in a listing.
-    let tree = Tree::thousand().without(|path| path.contains('%'));
-    store.plant("tree", &tree).unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let tree = TestTree::thousand().without(|path| path.contains('%'));
+    store.add_tree("tree", &tree).unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     let folder = store.scratch().folder("local/wget").unwrap();
     let to = folder.to_string_lossy().into_owned();
     let options = [
@@ -117,17 +117,17 @@ fn wget_trees() {
     ];
     let fetched = wget.run(&[&options[..], &[&server.url("src/tree/")]].concat());
     server.explain(fetched).unwrap();
-    tree.same_as(&folder).unwrap();
+    tree.ensure_same_as(&folder).unwrap();
 }
 
 #[test]
 fn ftplib_files() {
     let ftplib = need!(Ftplib::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("ftplib");
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("ftplib");
     for mode in ["passive", "active"] {
-        matrix::get(&mut cells, &store, &sample::SIZES, |from, to| {
+        matrix::get(&mut cells, &store, &test_files::SIZES, |from, to| {
             let script = "f.set_pasv(args[2] == 'passive')\n\
                           with open(args[1], 'wb') as o: f.retrbinary('RETR /' + args[0], o.write)";
             let arguments = [from, &to.to_string_lossy(), mode];
@@ -135,7 +135,7 @@ fn ftplib_files() {
                 .explain(ftplib.script(server.address(), script, &arguments))
                 .map(drop)
         });
-        matrix::put(&mut cells, &store, &sample::SIZES, |from, to| {
+        matrix::put(&mut cells, &store, &test_files::SIZES, |from, to| {
             let script = "f.set_pasv(args[2] == 'passive')\n\
                           with open(args[0], 'rb') as i: f.storbinary('STOR /' + args[1], i)";
             let arguments = [&from.to_string_lossy(), to, mode];
@@ -226,9 +226,9 @@ const DIALOGUES: [(&str, &str); 7] = [
 #[test]
 fn ftplib_dialogues() {
     let ftplib = need!(Ftplib::find());
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
-    let mut cells = Cells::new("ftplib");
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
+    let mut cells = MatrixRow::new("ftplib");
     for (name, script) in DIALOGUES {
         cells.check(name, || {
             server
@@ -237,5 +237,5 @@ fn ftplib_dialogues() {
         });
     }
     cells.finish();
-    matrix::only(&store.path("up"), &[]).unwrap();
+    matrix::ensure_only(&store.path("up"), &[]).unwrap();
 }

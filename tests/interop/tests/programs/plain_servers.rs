@@ -3,31 +3,31 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use interop::cells::Cells;
-use interop::longhaul::rows::{self, Target};
-use interop::matrix::Store;
+use interop::cells::MatrixRow;
+use interop::longhaul::rows::{self, ServerUnderTest};
+use interop::matrix::TestStore;
 use interop::need;
-use interop::peer::{Running, proftpd, pure_ftpd, pyftpdlib, vsftpd};
-use interop::sample;
-use interop::tree::Tree;
+use interop::peer::{PeerServer, proftpd, pure_ftpd, pyftpdlib, vsftpd};
+use interop::test_files;
+use interop::tree::TestTree;
 
 fn everything(
     name: &str,
     found: Result<PathBuf, String>,
-    start: impl FnOnce(&Store) -> Result<Running>,
+    start: impl FnOnce(&TestStore) -> Result<PeerServer>,
 ) {
     need!(found);
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
-    let target = Target::new(&store, &server);
-    let mut cells = Cells::new(format!("longhaul cp, {name}"));
-    rows::get_and_put(&mut cells, &target, &[], &sample::SIZES);
+    let target = ServerUnderTest::new(&store, &server);
+    let mut cells = MatrixRow::new(format!("longhaul cp, {name}"));
+    rows::get_and_put(&mut cells, &target, &[], &test_files::SIZES);
     // MODE E is not there: one stream and a warning.
-    rows::get_and_put(&mut cells, &target, &["-p", "4"], &sample::SIZES);
-    rows::right_sizing_is_declined(&mut cells, &target);
+    rows::get_and_put(&mut cells, &target, &["-p", "4"], &test_files::SIZES);
+    rows::drs_is_declined(&mut cells, &target);
     rows::parts(&mut cells, &target, &[]);
-    rows::resume(&mut cells, &target, &[]);
-    rows::trees(&mut cells, &target, &Tree::thousand(), &[]);
+    rows::resume_after_kill(&mut cells, &target, &[]);
+    rows::trees(&mut cells, &target, &TestTree::thousand(), &[]);
     cells.finish();
 }
 

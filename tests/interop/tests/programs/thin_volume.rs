@@ -5,24 +5,24 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use interop::longhaul::copy;
-use interop::longhaul::rows::text;
-use interop::longhaul::serve::Serve;
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::serve::ServeCommand;
 use interop::need;
 use interop::power::machine;
-use interop::power::thin::Thin;
-use interop::sample;
+use interop::power::thin_volume::ThinVolume;
+use interop::test_files;
 
 /// More than the volume has, less than its file system believes.
 const SIZE: u64 = 64 << 20;
 
-fn source(thin: &Thin) -> Result<std::path::PathBuf> {
+fn source(thin: &ThinVolume) -> Result<std::path::PathBuf> {
     let source = thin.scratch().join("source");
-    sample::write(&source, SIZE, 7)?;
+    test_files::write(&source, SIZE, 7)?;
     Ok(source)
 }
 
-fn refused(copied: &interop::run::Finished, destination: &Path) -> Result<()> {
-    let why = copy::failure(copied).context("no reason")?;
+fn refused(copied: &interop::run::FinishedProgram, destination: &Path) -> Result<()> {
+    let why = copy::failure_message(copied).context("no reason")?;
     ensure!(
         copied.code == Some(7),
         "exit code {:?} instead of 7: {copied}",
@@ -38,40 +38,47 @@ fn refused(copied: &interop::run::Finished, destination: &Path) -> Result<()> {
 /// Whether the volume tells write-back errors at all here.
 #[test]
 fn a_get_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
-    need!(machine::possible());
-    let thin = Thin::new().unwrap();
+    need!(machine::is_supported());
+    let thin = ThinVolume::new().unwrap();
     source(&thin).unwrap();
-    let server = Serve::anonymous(thin.scratch()).start().unwrap();
+    let server = ServeCommand::anonymous(thin.scratch()).start().unwrap();
     for streams in ["1", "4"] {
         let destination = thin.folder().join("copy");
         let url = server.url("source");
-        let copied = copy::run(&["-p", streams, &url, &text(&destination)]).unwrap();
+        let copied = copy::run(&["-p", streams, &url, &path_argument(&destination)]).unwrap();
         refused(&copied, &destination).unwrap();
     }
 }
 
 #[test]
 fn a_local_copy_to_a_thin_volume_that_is_full_ends_with_7_and_no_file() {
-    need!(machine::possible());
-    let thin = Thin::new().unwrap();
+    need!(machine::is_supported());
+    let thin = ThinVolume::new().unwrap();
     let source = source(&thin).unwrap();
     let destination = thin.folder().join("copy");
-    let copied = copy::run(&[text(&source), text(&destination)]).unwrap();
+    let copied = copy::run(&[path_argument(&source), path_argument(&destination)]).unwrap();
     refused(&copied, &destination).unwrap();
 }
 
 #[test]
 fn a_put_to_a_thin_volume_that_is_full_is_refused_by_the_server_and_leaves_no_file() {
-    need!(machine::possible());
-    let thin = Thin::new().unwrap();
+    need!(machine::is_supported());
+    let thin = ThinVolume::new().unwrap();
     let source = source(&thin).unwrap();
-    let server = Serve::anonymous(&thin.folder()).start().unwrap();
+    let server = ServeCommand::anonymous(&thin.folder()).start().unwrap();
     for streams in ["1", "4"] {
         let url = server.url("copy");
-        let arguments = ["-p", streams, "--retries", "0", &text(&source), &url];
+        let arguments = [
+            "-p",
+            streams,
+            "--retries",
+            "0",
+            &path_argument(&source),
+            &url,
+        ];
         let copied = copy::run(&arguments).unwrap();
         assert_ne!(copied.code, Some(0), "{copied}");
-        let why = copy::failure(&copied).unwrap();
+        let why = copy::failure_message(&copied).unwrap();
         let disk = ["No space left", "Input/output error", "Read-only file"];
         assert!(disk.iter().any(|reason| why.contains(reason)), "{why}");
         assert!(!thin.folder().join("copy").exists());

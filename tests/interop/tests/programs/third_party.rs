@@ -2,16 +2,16 @@
 //! by globus-url-copy.
 
 use anyhow::Result;
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::copy::{self, cp};
-use interop::longhaul::rows::text;
-use interop::longhaul::serve::{Serve, add_user};
-use interop::matrix::{self, Store};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::serve::{ServeCommand, add_user};
+use interop::matrix::{self, TestStore};
 use interop::need;
 use interop::peer::globus_gridftp_server as globus;
 use interop::peer::globus_url_copy::GlobusUrlCopy;
-use interop::sample;
-use interop::tree::Tree;
+use interop::test_files;
+use interop::tree::TestTree;
 
 /// MODE S, and MODE E with four streams, in each driver's words.
 const LONGHAUL_ROWS: [&[&str]; 4] = [
@@ -23,20 +23,20 @@ const LONGHAUL_ROWS: [&[&str]; 4] = [
 const GLOBUS_ROWS: [&[&str]; 3] = [&[], &["-p", "4"], &["-fast", "-p", "4"]];
 
 /// Every size by both drivers. `to` is the destination's store.
-fn drive(name: &str, to: &Store, from: &dyn Fn(&str) -> String, into: &dyn Fn(&str) -> String) {
+fn drive(name: &str, to: &TestStore, from: &dyn Fn(&str) -> String, into: &dyn Fn(&str) -> String) {
     drive_by_longhaul(name, to, from, into);
     drive_by_globus(name, to, from, into);
 }
 
 fn drive_by_longhaul(
     name: &str,
-    to: &Store,
+    to: &TestStore,
     from: &dyn Fn(&str) -> String,
     into: &dyn Fn(&str) -> String,
 ) {
-    let mut cells = Cells::new(format!("{name} by longhaul cp"));
+    let mut cells = MatrixRow::new(format!("{name} by longhaul cp"));
     for options in LONGHAUL_ROWS {
-        matrix::third_party(&mut cells, to, &sample::SIZES, |source, destination| {
+        matrix::third_party(&mut cells, to, &test_files::SIZES, |source, destination| {
             let (source, destination) = (from(source), into(destination));
             cp(&[options, &[&source, &destination]].concat()).map(drop)
         });
@@ -46,14 +46,14 @@ fn drive_by_longhaul(
 
 fn drive_by_globus(
     name: &str,
-    to: &Store,
+    to: &TestStore,
     from: &dyn Fn(&str) -> String,
     into: &dyn Fn(&str) -> String,
 ) {
     let client = need!(GlobusUrlCopy::find());
-    let mut cells = Cells::new(format!("{name} by globus-url-copy"));
+    let mut cells = MatrixRow::new(format!("{name} by globus-url-copy"));
     for options in GLOBUS_ROWS {
-        matrix::third_party(&mut cells, to, &sample::SIZES, |source, destination| {
+        matrix::third_party(&mut cells, to, &test_files::SIZES, |source, destination| {
             client
                 .copy(options, &from(source), &into(destination))
                 .map(drop)
@@ -64,9 +64,9 @@ fn drive_by_globus(
 
 #[test]
 fn longhaul_to_longhaul() {
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
-    let source = Serve::anonymous(from.root()).start().unwrap();
-    let destination = Serve::anonymous(to.root()).start().unwrap();
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
     drive(
         "longhaul to longhaul",
         &to,
@@ -77,8 +77,8 @@ fn longhaul_to_longhaul() {
 
 #[test]
 fn one_longhaul_to_itself() {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     drive(
         "longhaul to itself",
         &store,
@@ -90,8 +90,8 @@ fn one_longhaul_to_itself() {
 #[test]
 fn longhaul_to_globus() {
     need!(globus::find());
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
-    let source = Serve::anonymous(from.root()).start().unwrap();
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
     let destination = globus::start(&to).unwrap();
     drive(
         "longhaul to globus",
@@ -104,9 +104,9 @@ fn longhaul_to_globus() {
 #[test]
 fn globus_to_longhaul() {
     need!(globus::find());
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
     let source = globus::start(&from).unwrap();
-    let destination = Serve::anonymous(to.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
     drive(
         "globus to longhaul",
         &to,
@@ -117,39 +117,39 @@ fn globus_to_longhaul() {
 
 #[test]
 fn trees() {
-    let (from, to) = (Store::new().unwrap(), Store::new().unwrap());
-    let tree = Tree::thousand();
-    from.plant("tree", &tree).unwrap();
-    let source = Serve::anonymous(from.root()).start().unwrap();
-    let destination = Serve::anonymous(to.root()).start().unwrap();
-    let mut cells = Cells::new("longhaul cp -r between two servers");
+    let (from, to) = (TestStore::new().unwrap(), TestStore::new().unwrap());
+    let tree = TestTree::thousand();
+    from.add_tree("tree", &tree).unwrap();
+    let source = ServeCommand::anonymous(from.root()).start().unwrap();
+    let destination = ServeCommand::anonymous(to.root()).start().unwrap();
+    let mut cells = MatrixRow::new("longhaul cp -r between two servers");
     for options in [&["-r"][..], &["-r", "-p", "4"]] {
         cells.check(options.join(" "), || {
             let served = to.upload();
             let (source, destination) = (source.url("src/tree"), destination.url(&served));
             cp(&[options, &[&source, &destination]].concat())?;
-            tree.same_as(&to.path(&served))
+            tree.ensure_same_as(&to.path(&served))
         });
     }
     cells.finish();
 }
 
 /// Two servers on different addresses, each with the user `alice` and anonymous sessions.
-struct Apart {
-    from: Store,
-    to: Store,
-    source: interop::longhaul::serve::Server,
-    destination: interop::longhaul::serve::Server,
+struct TwoServers {
+    from: TestStore,
+    to: TestStore,
+    source: interop::longhaul::serve::LonghaulServer,
+    destination: interop::longhaul::serve::LonghaulServer,
 }
 
-fn apart(third_party: &str, foreign: bool) -> Result<Apart> {
-    let (from, to) = (Store::new()?, Store::new()?);
-    let start = |store: &Store, address: &str| {
+fn start_two_servers(third_party: &str, foreign: bool) -> Result<TwoServers> {
+    let (from, to) = (TestStore::new()?, TestStore::new()?);
+    let start = |store: &TestStore, address: &str| {
         let users = store.path("users");
         add_user(&users, store.root())?;
-        let serve = Serve::anonymous(store.root())
+        let serve = ServeCommand::anonymous(store.root())
             .listen(address)
-            .option("--users", &text(&users))
+            .option("--users", &path_argument(&users))
             .option("--third-party", third_party);
         match foreign {
             true => serve.flag("--foreign-data-addresses").start(),
@@ -158,7 +158,7 @@ fn apart(third_party: &str, foreign: bool) -> Result<Apart> {
     };
     let source = start(&from, "127.0.0.1:0")?;
     let destination = start(&to, "127.0.0.2:0")?;
-    Ok(Apart {
+    Ok(TwoServers {
         from,
         to,
         source,
@@ -168,7 +168,7 @@ fn apart(third_party: &str, foreign: bool) -> Result<Apart> {
 
 #[test]
 fn longhaul_names_the_other_host_for_a_user() {
-    let apart = apart("users", false).unwrap();
+    let apart = start_two_servers("users", false).unwrap();
     drive_by_longhaul(
         "a user between two hosts",
         &apart.to,
@@ -180,7 +180,7 @@ fn longhaul_names_the_other_host_for_a_user() {
 /// docs/server.md, "Third-party copies by other clients".
 #[test]
 fn other_clients_are_told_of_the_setting_that_their_third_party_copies_need() {
-    let apart = apart("users", false).unwrap();
+    let apart = start_two_servers("users", false).unwrap();
     let client = need!(GlobusUrlCopy::find());
     let from = apart.source.user_url("src/f65536");
     let to = apart.destination.user_url("up/a");
@@ -191,7 +191,7 @@ fn other_clients_are_told_of_the_setting_that_their_third_party_copies_need() {
 
 #[test]
 fn users_may_have_data_at_any_host_when_the_server_allows_it() {
-    let apart = apart("users", true).unwrap();
+    let apart = start_two_servers("users", true).unwrap();
     drive_by_globus(
         "a user between two hosts",
         &apart.to,
@@ -202,28 +202,28 @@ fn users_may_have_data_at_any_host_when_the_server_allows_it() {
 
 #[test]
 fn nobody_may_name_another_host_when_the_server_forbids_it() {
-    let apart = apart("none", true).unwrap();
+    let apart = start_two_servers("none", true).unwrap();
     let client = need!(GlobusUrlCopy::find());
     let from = apart.source.user_url("src/f65536");
     let to = apart.destination.user_url("up/a");
     client.copy::<&str>(&[], &from, &to).unwrap_err();
-    matrix::only(&apart.to.path("up"), &["a"]).unwrap();
+    matrix::ensure_only(&apart.to.path("up"), &["a"]).unwrap();
 }
 
 #[test]
 fn anonymous_sessions_may_not_name_another_host() {
-    let apart = apart("users", true).unwrap();
+    let apart = start_two_servers("users", true).unwrap();
     let (from, to) = (
         apart.source.url("src/f65536"),
         apart.destination.url("up/a"),
     );
     copy::run(&["--retries", "0", &from, &to])
         .unwrap()
-        .failure()
+        .expect_failure()
         .unwrap();
-    matrix::only(&apart.to.path("up"), &[]).unwrap();
-    sample::same(
-        &sample::shared(65_536).unwrap(),
+    matrix::ensure_only(&apart.to.path("up"), &[]).unwrap();
+    test_files::ensure_same(
+        &test_files::shared(65_536).unwrap(),
         &apart.from.path("src/f65536"),
     )
     .unwrap();

@@ -1,52 +1,53 @@
 //! `longhaul ls`, `stat`, `mkdir`, `mv`, `cksum` and `rm` against every server.
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
-use interop::longhaul::serve::Serve;
-use interop::matrix::{self, Store};
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::{self, TestStore};
 use interop::need;
-use interop::peer::{self, Running};
-use interop::run::{self, Finished};
+use interop::peer::{self, PeerServer};
+use interop::run::{self, FinishedProgram};
 
-fn verb(arguments: &[&str]) -> Result<Finished> {
+fn verb(arguments: &[&str]) -> Result<FinishedProgram> {
     run::run(longhaul()?.args(arguments))
 }
 
 /// Every verb on one server; `checksums` tells whether it has CKSM.
-fn all_verbs(name: &str, store: &Store, url: &dyn Fn(&str) -> String, checksums: bool) {
-    let mut cells = Cells::new(format!("verbs, {name}"));
+fn all_verbs(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String, checksums: bool) {
+    let mut cells = MatrixRow::new(format!("verbs, {name}"));
     cells.check("ls", || {
         for options in [&["ls"][..], &["ls", "-l"]] {
             let folder = url("src/");
-            let listed = verb(&[options, &[&folder]].concat())?.success()?;
-            ensure!(listed.text().contains("f65535"), "{listed}");
+            let listed = verb(&[options, &[&folder]].concat())?.expect_success()?;
+            ensure!(listed.stdout_text().contains("f65535"), "{listed}");
         }
         Ok(())
     });
     cells.check("stat", || {
-        let facts = verb(&["stat", &url("src/f65535")])?.success()?;
-        ensure!(facts.text().contains("65535"), "{facts}");
-        verb(&["stat", &url("src/none")])?.code(4).map(drop)
+        let facts = verb(&["stat", &url("src/f65535")])?.expect_success()?;
+        ensure!(facts.stdout_text().contains("65535"), "{facts}");
+        verb(&["stat", &url("src/none")])?.expect_code(4).map(drop)
     });
     cells.check("mkdir, mv and rm", || {
-        verb(&["mkdir", "-p", &url("up/a b/c")])?.success()?;
+        verb(&["mkdir", "-p", &url("up/a b/c")])?.expect_success()?;
         std::fs::write(store.path("up/file"), "x")?;
-        verb(&["mv", &url("up/file"), &url("up/a b/c/moved")])?.success()?;
+        verb(&["mv", &url("up/file"), &url("up/a b/c/moved")])?.expect_success()?;
         ensure!(store.path("up/a b/c/moved").is_file(), "not moved");
-        verb(&["rm", &url("up/a b/c/moved")])?.success()?;
+        verb(&["rm", &url("up/a b/c/moved")])?.expect_success()?;
         ensure!(!store.path("up/a b/c/moved").exists(), "not removed");
-        verb(&["rm", "-r", &url("up/a b")])?.success()?;
-        matrix::only(&store.path("up"), &[])
+        verb(&["rm", "-r", &url("up/a b")])?.expect_success()?;
+        matrix::ensure_only(&store.path("up"), &[])
     });
     cells.check("rm of nothing", || {
-        verb(&["rm", &url("up/none")])?.code(4).map(drop)
+        verb(&["rm", &url("up/none")])?.expect_code(4).map(drop)
     });
     if checksums {
         cells.check("cksum", || {
-            let sum = verb(&["cksum", "-a", "md5", &url("src/f0")])?.success()?;
+            let sum = verb(&["cksum", "-a", "md5", &url("src/f0")])?.expect_success()?;
             ensure!(
-                sum.text().contains("d41d8cd98f00b204e9800998ecf8427e"),
+                sum.stdout_text()
+                    .contains("d41d8cd98f00b204e9800998ecf8427e"),
                 "{sum}"
             );
             Ok(())
@@ -58,19 +59,19 @@ fn all_verbs(name: &str, store: &Store, url: &dyn Fn(&str) -> String, checksums:
 fn on_peer(
     name: &str,
     found: Result<std::path::PathBuf, String>,
-    start: impl FnOnce(&Store) -> Result<Running>,
+    start: impl FnOnce(&TestStore) -> Result<PeerServer>,
     checksums: bool,
 ) {
     need!(found);
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = start(&store).unwrap();
     all_verbs(name, &store, &|served| server.url(served), checksums);
 }
 
 #[test]
 fn longhaul_serve() {
-    let store = Store::new().unwrap();
-    let server = Serve::anonymous(store.root()).start().unwrap();
+    let store = TestStore::new().unwrap();
+    let server = ServeCommand::anonymous(store.root()).start().unwrap();
     all_verbs("longhaul", &store, &|served| server.url(served), true);
 }
 

@@ -6,18 +6,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use interop::cells::Cells;
+use interop::cells::MatrixRow;
 use interop::longhaul::binary::longhaul;
 use interop::longhaul::copy;
-use interop::longhaul::rows::text;
-use interop::longhaul::serve::Serve;
-use interop::longhaul::unfinished::kill_when_safe;
-use interop::matrix::{self, Store};
+use interop::longhaul::rows::path_argument;
+use interop::longhaul::running_copy::kill_when_safe;
+use interop::longhaul::serve::ServeCommand;
+use interop::matrix::{self, TestStore};
 use interop::need;
-use interop::peer::nginx::Identity;
+use interop::peer::nginx::TlsServerIdentity;
 use interop::peer::{PASSWORD, apache, nginx};
-use interop::run::Finished;
-use interop::sample;
+use interop::run::FinishedProgram;
+use interop::test_files;
 
 /// Until what is safe is in the journal: 200 ms, and as much for a busy machine.
 const JOURNAL: Duration = Duration::from_millis(400);
@@ -29,15 +29,15 @@ fn cp(options: &[&str], from: &str, to: &str) -> Result<String> {
     Ok(copy::cp(&[options, &[from, to]].concat())?.verified)
 }
 
-fn both_ways(name: &str, store: &Store, url: &dyn Fn(&str) -> String) {
-    let mut cells = Cells::new(name);
+fn both_ways(name: &str, store: &TestStore, url: &dyn Fn(&str) -> String) {
+    let mut cells = MatrixRow::new(name);
     for options in [&[][..], &["-p", "4"]] {
-        matrix::get(&mut cells, store, &sample::SIZES, |from, to| {
-            cp(options, &url(from), &text(to)).map(drop)
+        matrix::get(&mut cells, store, &test_files::SIZES, |from, to| {
+            cp(options, &url(from), &path_argument(to)).map(drop)
         });
     }
-    matrix::put(&mut cells, store, &sample::SIZES, |from, to| {
-        cp(&[], &text(from), &url(to)).map(drop)
+    matrix::put(&mut cells, store, &test_files::SIZES, |from, to| {
+        cp(&[], &path_argument(from), &url(to)).map(drop)
     });
     cells.finish();
 }
@@ -45,7 +45,7 @@ fn both_ways(name: &str, store: &Store, url: &dyn Fn(&str) -> String) {
 #[test]
 fn nginx_gives_and_takes() {
     need!(nginx::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = nginx::start(&store, None).unwrap();
     both_ways("nginx", &store, &|path| {
         format!("http://{}/{path}", server.address())
@@ -55,12 +55,12 @@ fn nginx_gives_and_takes() {
 #[test]
 fn apache_gives_takes_and_tells_sums() {
     need!(apache::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let server = apache::start(&store).unwrap();
     let url = |path: &str| format!("http://{}/{path}", server.address());
     both_ways("apache", &store, &url);
-    let from = url(&format!("src/{}", sample::name(sample::SIZES[1])));
-    let local = text(&store.local());
+    let from = url(&format!("src/{}", test_files::name(test_files::SIZES[1])));
+    let local = path_argument(&store.local());
     assert_eq!(cp(&[], &from, &local).unwrap(), "md5");
     assert_eq!(cp(&[], &local, &url(&store.upload())).unwrap(), "md5");
 }
@@ -76,7 +76,7 @@ fn openssl(folder: &Path, arguments: &[&str]) -> Result<()> {
 }
 
 /// An authority (`ca.pem`) and what a server of it shows.
-fn identity(folder: &Path) -> Result<Identity> {
+fn identity(folder: &Path) -> Result<TlsServerIdentity> {
     let new = ["-newkey", "rsa:2048", "-nodes"];
     let authority = [
         "-keyout",
@@ -102,7 +102,7 @@ fn identity(folder: &Path) -> Result<Identity> {
     )?;
     let sign = "x509 -req -in own.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile own.ext -out own.pem";
     openssl(folder, &sign.split(' ').collect::<Vec<_>>())?;
-    Ok(Identity {
+    Ok(TlsServerIdentity {
         certificate: folder.join("own.pem"),
         key: folder.join("own.key"),
     })
@@ -111,30 +111,30 @@ fn identity(folder: &Path) -> Result<Identity> {
 #[test]
 fn an_authority_of_ones_own_is_named_in_the_environment() {
     need!(nginx::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let folder = store.local();
     std::fs::create_dir_all(&folder).unwrap();
     let identity = identity(&folder).unwrap();
     let server = nginx::start(&store, Some(&identity)).unwrap();
-    let name = sample::name(sample::SIZES[1]);
+    let name = test_files::name(test_files::SIZES[1]);
     let url = format!("https://{}/src/{name}", server.address());
     let to = store.local();
-    let get = |authority: &Path| -> Result<Finished> {
-        let mut command = copy::command(&["-p", "4", &url, &text(&to)])?;
+    let get = |authority: &Path| -> Result<FinishedProgram> {
+        let mut command = copy::command(&["-p", "4", &url, &path_argument(&to)])?;
         command.env("SSL_CERT_FILE", authority);
         interop::run::run(&mut command)
     };
     get(&folder.join("ca.pem"))
-        .and_then(Finished::success)
+        .and_then(FinishedProgram::expect_success)
         .unwrap();
-    matrix::arrived(&store.path(&format!("src/{name}")), &to).unwrap();
+    matrix::check_and_remove(&store.path(&format!("src/{name}")), &to).unwrap();
     // Another authority did not sign it.
     let other = store.local();
     std::fs::create_dir_all(&other).unwrap();
     self::identity(&other).unwrap();
     let refused = get(&other.join("ca.pem")).unwrap();
     assert!(
-        copy::failure(&refused).is_some_and(|why| why.contains("certificate")),
+        copy::failure_message(&refused).is_some_and(|why| why.contains("certificate")),
         "{refused:?}"
     );
 }
@@ -143,11 +143,11 @@ fn an_authority_of_ones_own_is_named_in_the_environment() {
 fn a_killed_get_goes_on_where_it_was() {
     need!(nginx::find());
     need!(apache::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let source = store.path("src/large");
-    sample::write(&source, sample::LARGE, 105).unwrap();
+    test_files::write(&source, test_files::LARGE, 105).unwrap();
     let servers = [nginx::start(&store, None), apache::start(&store)].map(Result::unwrap);
-    let mut cells = Cells::new("kill -9 and --resume");
+    let mut cells = MatrixRow::new("kill -9 and --resume");
     for (server, streams) in servers
         .iter()
         .flat_map(|server| [(server, "1"), (server, "4")])
@@ -155,18 +155,19 @@ fn a_killed_get_goes_on_where_it_was() {
         cells.check(format!("-p {streams} from {}", server.address()), || {
             let to = store.local();
             let url = format!("http://{}/src/large", server.address());
-            let arguments = ["-p", streams, "--resume", &url, &text(&to)].map(str::to_owned);
+            let arguments =
+                ["-p", streams, "--resume", &url, &path_argument(&to)].map(str::to_owned);
             let slow = ["--limit-rate".to_owned(), "400M".to_owned()];
             let command = copy::command(&[&slow[..], &arguments].concat())?;
-            let safe = kill_when_safe(command, sample::LARGE / 4, JOURNAL)?;
+            let safe = kill_when_safe(command, test_files::LARGE / 4, JOURNAL)?;
             ensure!(!to.exists(), "a part has the name");
             let resumed = copy::cp(&arguments)?;
             ensure!(
-                resumed.bytes <= sample::LARGE - safe,
+                resumed.bytes <= test_files::LARGE - safe,
                 "{} bytes moved again, {safe} were safe",
                 resumed.bytes
             );
-            matrix::arrived(&source, &to)
+            matrix::check_and_remove(&source, &to)
         });
     }
     cells.finish();
@@ -183,8 +184,8 @@ fn digest(file: &Path) -> Result<String> {
 #[test]
 fn a_digest_of_the_representation_is_compared() {
     need!(apache::find());
-    let store = Store::new().unwrap();
-    let [right, wrong] = [3, 4].map(|index| sample::name(sample::SIZES[index]));
+    let store = TestStore::new().unwrap();
+    let [right, wrong] = [3, 4].map(|index| test_files::name(test_files::SIZES[index]));
     let told = digest(&store.path(&format!("src/{right}"))).unwrap();
     let settings = [&right, &wrong].map(|name| {
         format!("<Files {name}>\nContentDigest Off\nHeader set Repr-Digest \"{told}\"\n</Files>\n")
@@ -193,12 +194,12 @@ fn a_digest_of_the_representation_is_compared() {
     let url = |name: &str| format!("http://{}/src/{name}", server.address());
     for streams in ["1", "4"] {
         let to = store.local();
-        let verified = cp(&["-p", streams], &url(&right), &text(&to)).unwrap();
+        let verified = cp(&["-p", streams], &url(&right), &path_argument(&to)).unwrap();
         assert_eq!(verified, "sha256");
-        matrix::arrived(&store.path(&format!("src/{right}")), &to).unwrap();
+        matrix::check_and_remove(&store.path(&format!("src/{right}")), &to).unwrap();
         let to = store.local();
-        let refused = copy::run(&["-p", streams, &url(&wrong), &text(&to)]).unwrap();
-        let refused = refused.code(6).unwrap();
+        let refused = copy::run(&["-p", streams, &url(&wrong), &path_argument(&to)]).unwrap();
+        let refused = refused.expect_code(6).unwrap();
         assert!(!to.exists(), "{refused}");
     }
 }
@@ -206,23 +207,23 @@ fn a_digest_of_the_representation_is_compared() {
 #[test]
 fn files_pass_here_between_web_and_ftp_servers() {
     need!(apache::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let web = apache::start(&store).unwrap();
-    let ftp = Serve::anonymous(store.root()).start().unwrap();
+    let ftp = ServeCommand::anonymous(store.root()).start().unwrap();
     let http = |path: &str| format!("http://{}/{path}", web.address());
-    let mut cells = Cells::new("relayed");
-    for size in sample::SIZES {
+    let mut cells = MatrixRow::new("relayed");
+    for size in test_files::SIZES {
         for (streams, up) in [("1", false), ("4", false), ("1", true)] {
             cells.check(
                 format!("{size} bytes, -p {streams}, to the web: {up}"),
                 || {
-                    let (from, to) = (format!("src/{}", sample::name(size)), store.upload());
+                    let (from, to) = (format!("src/{}", test_files::name(size)), store.upload());
                     let verified = match up {
                         false => cp(&["-p", streams], &http(&from), &ftp.url(&to))?,
                         true => cp(&["-p", streams], &ftp.url(&from), &http(&to))?,
                     };
                     ensure!(verified == "md5", "verified by {verified}");
-                    matrix::arrived(&store.path(&from), &store.path(&to))
+                    matrix::check_and_remove(&store.path(&from), &store.path(&to))
                 },
             );
         }
@@ -234,8 +235,8 @@ fn files_pass_here_between_web_and_ftp_servers() {
 fn refused(url: &str, to: &Path, code: i32, why: &str) -> Result<()> {
     let mut command = longhaul()?;
     command.args(["cp", url]).arg(to);
-    let finished = interop::run::run(&mut command)?.code(code)?;
-    let said = finished.errors();
+    let finished = interop::run::run(&mut command)?.expect_code(code)?;
+    let said = finished.stderr_text();
     ensure!(said.lines().count() == 1, "not one line: {finished}");
     ensure!(said.contains(why), "{why:?} is not said: {finished}");
     ensure!(!to.exists(), "there is a file");
@@ -246,9 +247,9 @@ fn refused(url: &str, to: &Path, code: i32, why: &str) -> Result<()> {
 fn refusals_take_one_line_and_have_their_code() {
     need!(apache::find());
     need!(nginx::find());
-    let store = Store::new().unwrap();
+    let store = TestStore::new().unwrap();
     let users = store.scratch().file("web-users", USERS).unwrap();
-    let [open, locked] = [1, 2].map(|index| sample::name(sample::SIZES[index]));
+    let [open, locked] = [1, 2].map(|index| test_files::name(test_files::SIZES[index]));
     let settings = format!(
         "<Files {locked}>\nAuthType Basic\nAuthName store\nAuthUserFile {}\nRequire valid-user\n</Files>\n",
         users.display()
@@ -261,7 +262,7 @@ fn refusals_take_one_line_and_have_their_code() {
     let identity = identity(&folder).unwrap();
     let secure = nginx::start(&store, Some(&identity)).unwrap();
     let secure = format!("https://{}/src/{open}", secure.address());
-    let mut cells = Cells::new("refused");
+    let mut cells = MatrixRow::new("refused");
     for (url, code, why) in [
         (url("", "none"), 4, "no such file"),
         (url("", &locked), 3, "wants a user and a password"),
@@ -276,5 +277,5 @@ fn refusals_take_one_line_and_have_their_code() {
     }
     cells.finish();
     let login = format!("somebody:{PASSWORD}@");
-    cp(&[], &url(&login, &locked), &text(&store.local())).unwrap();
+    cp(&[], &url(&login, &locked), &path_argument(&store.local())).unwrap();
 }

@@ -5,64 +5,64 @@
 
 use std::fs;
 
-use super::download::Download;
+use super::checksums::ChecksumEndpoint;
+use super::destination::{CopyDestination, open_end};
+use super::download::LocalDestination;
 use super::meter::FileMeter;
-use super::receiving::{Receiving, open_end};
-use super::request::{Lanes, Span};
-use super::resume::Candidate;
-use super::sums::End;
-use super::upload::{Finish, Upload};
-use super::{Context, Item, Outcome, changed, unchanged};
-use crate::Failure;
-use crate::answers::Facts;
-use crate::journal::Identity;
+use super::resume::ExistingDestination;
+use super::stream_plan::{CopyRange, StreamPlan};
+use super::upload::{StorageDestination, UploadFinish};
+use super::{BatchContext, FileOutcome, PlannedFile, changed, unchanged};
+use crate::CopyFailure;
+use crate::answers::SourceFacts;
+use crate::journal::CopyIdentity;
 use crate::location::{Location, StorageId};
-use crate::storage::contract::{Opened, Storage, Sums};
-use crate::verify::{CONCURRENT_FROM, Check, Summed, choose};
+use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
+use crate::verify::{CONCURRENT_FROM, ChecksumAbility, Verification, choose_verification};
 
 mod moving;
-mod proof;
+mod verification;
 
 /// A copy of one file: everything that lasts over its attempts.
 pub(super) struct FileCopy<'a> {
-    ctx: &'a Context,
-    item: &'a Item,
+    ctx: &'a BatchContext,
+    item: &'a PlannedFile,
     meter: &'a FileMeter,
     from: StorageId,
     to: StorageId,
-    begun: Option<Begun<'a>>,
+    begun: Option<CopyState<'a>>,
     /// The same in all attempts.
-    lanes: Option<Lanes>,
+    lanes: Option<StreamPlan>,
     /// Something was read from a pipe: it cannot be read again.
     consumed: bool,
 }
 
 /// Facts that hold from the first attempt on.
-struct Begun<'a> {
+struct CopyState<'a> {
     /// The source, where this process has it open.
-    source: Option<Opened>,
+    source: Option<OpenSource>,
     /// Of the source.
-    facts: Facts,
-    span: Span,
-    receiving: Receiving<'a>,
+    facts: SourceFacts,
+    span: CopyRange,
+    receiving: CopyDestination<'a>,
     /// The source's sum is that of the bytes which pass this machine: nothing else tells it.
     sums_what_passes: bool,
 }
 
 /// The sessions of an attempt.
-struct Sessions {
+struct StorageSessions {
     from: Box<dyn Storage>,
     to: Box<dyn Storage>,
 }
 
-impl Begun<'_> {
+impl CopyState<'_> {
     /// The bytes pass this machine, and the end that they come from is open here.
     fn reads_here(&self) -> bool {
         self.source.is_some()
     }
 
     fn stores_there(&self) -> bool {
-        matches!(self.receiving, Receiving::There(_))
+        matches!(self.receiving, CopyDestination::There(_))
     }
 
     /// A pipe gives its bytes once.
@@ -78,13 +78,17 @@ impl Begun<'_> {
     }
 
     /// Both ends, of which such checksums can be had.
-    fn summed<'s>(&self, source: &'s Sums, copy: &'s Sums) -> [Summed<'s>; 2] {
+    fn summed<'s>(
+        &self,
+        source: &'s AvailableChecksums,
+        copy: &'s AvailableChecksums,
+    ) -> [ChecksumAbility<'s>; 2] {
         [
-            Summed {
+            ChecksumAbility {
                 sums: source,
                 whole: self.span.part.is_none(),
             },
-            Summed {
+            ChecksumAbility {
                 sums: copy,
                 whole: true,
             },
@@ -92,11 +96,11 @@ impl Begun<'_> {
     }
 
     /// The source as something that can be summed.
-    fn source_end<'e>(&self, from: &'e mut dyn Storage, path: &'e [u8]) -> End<'e> {
+    fn source_end<'e>(&self, from: &'e mut dyn Storage, path: &'e [u8]) -> ChecksumEndpoint<'e> {
         let origin = self.span.origin();
         match &self.source {
             Some(opened) => open_end(&opened.source, origin),
-            None => End::Named {
+            None => ChecksumEndpoint::Named {
                 storage: from,
                 path,
                 origin,
@@ -107,7 +111,7 @@ impl Begun<'_> {
 
 impl<'a> FileCopy<'a> {
     /// Nothing done yet.
-    pub(super) fn new(ctx: &'a Context, item: &'a Item, meter: &'a FileMeter) -> Self {
+    pub(super) fn new(ctx: &'a BatchContext, item: &'a PlannedFile, meter: &'a FileMeter) -> Self {
         Self {
             ctx,
             item,
@@ -122,7 +126,7 @@ impl<'a> FileCopy<'a> {
 
     /// One attempt: from connecting to putting the verified file in place. Goes on from what earlier
     /// attempts made safe.
-    pub(super) async fn attempt(&mut self) -> Result<Outcome, Failure> {
+    pub(super) async fn attempt(&mut self) -> Result<FileOutcome, CopyFailure> {
         let mut begun = match self.begun.take() {
             Some(begun) => begun,
             None => self.begin().await?,
@@ -133,7 +137,7 @@ impl<'a> FileCopy<'a> {
     }
 
     /// Opens what can be opened here; a part beyond the source's end is an error.
-    async fn begin(&self) -> Result<Begun<'a>, Failure> {
+    async fn begin(&self) -> Result<CopyState<'a>, CopyFailure> {
         let (ctx, item) = (self.ctx, self.item);
         let mut source = None;
         if !self.from.is_server() {
@@ -146,23 +150,28 @@ impl<'a> FileCopy<'a> {
         };
         let options = &ctx.options;
         let shown = item.source.display();
-        let span = Span::of(options.offset, options.length, facts, &shown)?;
+        let span = CopyRange::of(options.offset, options.length, facts, &shown)?;
         let target = match self.to.is_server() {
             true => None,
             false => {
                 let mut here = ctx.pool.take(&self.to).await?;
-                here.target(item.destination.path())?
+                here.write_target(item.destination.path())?
             }
         };
         let shown = item.destination.display();
         let receiving = match target {
-            Some(target) => Receiving::Here(Box::new(Download::new(target, shown))),
+            Some(target) => CopyDestination::Here(Box::new(LocalDestination::new(target, shown))),
             None => {
                 let path = item.destination.path();
-                Receiving::There(Box::new(Upload::new(ctx, self.to.clone(), path, shown)))
+                CopyDestination::There(Box::new(StorageDestination::new(
+                    ctx,
+                    self.to.clone(),
+                    path,
+                    shown,
+                )))
             }
         };
-        Ok(Begun {
+        Ok(CopyState {
             source,
             facts,
             span,
@@ -171,15 +180,18 @@ impl<'a> FileCopy<'a> {
         })
     }
 
-    async fn attempt_with(&mut self, begun: &mut Begun<'a>) -> Result<Outcome, Failure> {
+    async fn attempt_with(
+        &mut self,
+        begun: &mut CopyState<'a>,
+    ) -> Result<FileOutcome, CopyFailure> {
         // Before a server is troubled.
         begun.receiving.own(self.ctx, self.item)?;
         let pool = &self.ctx.pool;
         let (from, to) = tokio::try_join!(pool.take(&self.from), pool.take(&self.to))?;
-        let mut sessions = Sessions { from, to };
+        let mut sessions = StorageSessions { from, to };
         let result = self.with(begun, &mut sessions).await;
         let result = result.map_err(|failure| begun.receiving.explained(failure));
-        let Sessions { from, to } = sessions;
+        let StorageSessions { from, to } = sessions;
         // A refusal is one server's, but what another one was told is not undone: both start anew.
         if result.is_ok() || !(self.from.is_server() && self.to.is_server()) {
             self.ctx.give_back(&self.from, from, &result);
@@ -190,17 +202,17 @@ impl<'a> FileCopy<'a> {
 
     async fn with(
         &mut self,
-        begun: &mut Begun<'a>,
-        sessions: &mut Sessions,
-    ) -> Result<Outcome, Failure> {
+        begun: &mut CopyState<'a>,
+        sessions: &mut StorageSessions,
+    ) -> Result<FileOutcome, CopyFailure> {
         let path = self.item.source.path();
         let source_sums = match &begun.source {
-            Some(_) => Sums::all(),
-            None => sessions.from.sums(path).await?,
+            Some(_) => AvailableChecksums::all(),
+            None => sessions.from.available_checksums(path).await?,
         };
         let check = self.choose(begun, &source_sums, sessions).await?;
         if let Some(label) = self.in_place(begun, sessions, check).await? {
-            return Ok(Outcome::done(self.meter.moved(), label, None));
+            return Ok(FileOutcome::done(self.meter.moved(), label, None));
         }
         loop {
             self.prepare(begun, sessions, (check, &source_sums)).await?;
@@ -208,7 +220,7 @@ impl<'a> FileCopy<'a> {
             if !sessions.from.is_usable() {
                 sessions.from = self.ctx.pool.take(&self.from).await?;
             }
-            if let Receiving::Here(download) = &begun.receiving {
+            if let CopyDestination::Here(download) = &begun.receiving {
                 download.check_length(begun.span.size, &self.item.source.display())?;
             }
             let verified = self
@@ -222,8 +234,8 @@ impl<'a> FileCopy<'a> {
                 .receiving
                 .finish(self.ctx, to, modified, again)
                 .await?;
-            if finish == Finish::InPlace {
-                return Ok(Outcome::done(self.meter.moved(), label, moved.measured));
+            if finish == UploadFinish::InPlace {
+                return Ok(FileOutcome::done(self.meter.moved(), label, moved.measured));
             }
         }
     }
@@ -231,31 +243,31 @@ impl<'a> FileCopy<'a> {
     /// The check that both ends can make.
     async fn choose(
         &self,
-        begun: &mut Begun<'_>,
-        source: &Sums,
-        sessions: &mut Sessions,
-    ) -> Result<Check, Failure> {
+        begun: &mut CopyState<'_>,
+        source: &AvailableChecksums,
+        sessions: &mut StorageSessions,
+    ) -> Result<Verification, CopyFailure> {
         let copy = begun.receiving.sums(&mut *sessions.to).await?;
         let wish = self.ctx.options.verify;
-        let mut check = choose(wish, &begun.summed(source, &copy));
+        let mut check = choose_verification(wish, &begun.summed(source, &copy));
         // The source tells no sum that the copy has: what passes here has to stand for it.
         let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
-        begun.sums_what_passes = relayed && matches!(check, Ok(Check::Size) | Err(_));
+        begun.sums_what_passes = relayed && matches!(check, Ok(Verification::Size) | Err(_));
         if begun.sums_what_passes {
-            check = choose(wish, &begun.summed(&Sums::all(), &copy));
+            check = choose_verification(wish, &begun.summed(&AvailableChecksums::all(), &copy));
         }
         // A pipe cannot be read again, and the sum of what went into it is the source's own.
         let nothing_to_compare = begun.reads_here() && begun.receiving.is_unreadable();
         Ok(match check? {
-            Check::Sum {
+            Verification::Sum {
                 required: false, ..
-            } if nothing_to_compare => Check::Size,
+            } if nothing_to_compare => Verification::Size,
             check => check,
         })
     }
 
     /// Both ends move the file between them, and nothing passes here.
-    fn passes(&self, sessions: &Sessions) -> bool {
+    fn passes(&self, sessions: &StorageSessions) -> bool {
         let from = sessions.from.capabilities().third_party;
         from.is_some() && from == sessions.to.capabilities().third_party
     }
@@ -263,18 +275,18 @@ impl<'a> FileCopy<'a> {
     /// Names the comparison made if `--resume` finds the destination whole.
     async fn in_place(
         &self,
-        begun: &Begun<'a>,
-        sessions: &mut Sessions,
-        check: Check,
-    ) -> Result<Option<String>, Failure> {
+        begun: &CopyState<'a>,
+        sessions: &mut StorageSessions,
+        check: Verification,
+    ) -> Result<Option<String>, CopyFailure> {
         let size = begun.span.size;
         let to = &mut *sessions.to;
         let there = begun.receiving.in_place(self.ctx, size, to).await?;
         let Some((there, mut destination)) = there else {
             return Ok(None);
         };
-        let candidate = Candidate {
-            wanted: Facts {
+        let candidate = ExistingDestination {
+            wanted: SourceFacts {
                 size,
                 ..begun.facts
             },
@@ -299,22 +311,22 @@ impl<'a> FileCopy<'a> {
 
     async fn prepare(
         &mut self,
-        begun: &mut Begun<'a>,
-        sessions: &mut Sessions,
-        (check, sums): (Check, &Sums),
-    ) -> Result<(), Failure> {
+        begun: &mut CopyState<'a>,
+        sessions: &mut StorageSessions,
+        (check, sums): (Verification, &AvailableChecksums),
+    ) -> Result<(), CopyFailure> {
         let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
         let sequential = begun.is_sequential() || relayed;
         let ends = (&*sessions.from, &*sessions.to);
         let size = begun.span.size;
         let lanes = match begun.reads_here() && !begun.stores_there() {
-            true => Lanes::within(&self.ctx.options, size, sequential),
-            false => Lanes::of(self.ctx, size, sequential, ends),
+            true => StreamPlan::within(&self.ctx.options, size, sequential),
+            false => StreamPlan::of(self.ctx, size, sequential, ends),
         };
         let lanes = *self.lanes.get_or_insert(lanes);
-        let identity = Identity {
+        let identity = CopyIdentity {
             source: self.source_identity(begun),
-            destination: self.item.destination.identity(),
+            destination: self.item.destination.identity_key(),
             size: match begun.source {
                 Some(_) => begun.span.size,
                 None => begun.facts.size,
@@ -323,15 +335,15 @@ impl<'a> FileCopy<'a> {
             part: begun.span.part,
             in_order: lanes.in_order,
         };
-        if let Receiving::There(upload) = &mut begun.receiving {
+        if let CopyDestination::There(upload) = &mut begun.receiving {
             // What is relayed comes in order from its first byte.
-            upload.goes_on(!relayed && sessions.to.capabilities().restarts);
+            upload.goes_on(!relayed && sessions.to.capabilities().resumes_uploads);
         }
         let path = self.item.source.path();
         let origin = begun.span.origin();
         let mut source = match &begun.source {
             Some(opened) => open_end(&opened.source, origin),
-            None => End::Named {
+            None => ChecksumEndpoint::Named {
                 storage: &mut *sessions.from,
                 path,
                 origin,
@@ -349,40 +361,40 @@ impl<'a> FileCopy<'a> {
     }
 
     /// The source's identity, whatever the directory the command runs in.
-    fn source_identity(&self, begun: &Begun<'_>) -> String {
+    fn source_identity(&self, begun: &CopyState<'_>) -> String {
         match &self.item.source {
             Location::Local(path) if begun.reads_here() => {
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                Location::Local(path).identity()
+                Location::Local(path).identity_key()
             }
-            other => other.identity(),
+            other => other.identity_key(),
         }
     }
 
     /// A large file may have changed while it moved; a small one's sum, asked for afterwards, has told
     /// already. A file of this machine is looked at without a round trip.
-    fn looks_again(&self, begun: &Begun<'_>, check: Check) -> bool {
+    fn looks_again(&self, begun: &CopyState<'_>, check: Verification) -> bool {
         if begun.reads_here() {
-            return !begun.is_pipe() && self.from == StorageId::Here;
+            return !begun.is_pipe() && self.from == StorageId::LocalFiles;
         }
         let large = begun.span.size.is_none_or(|size| size >= CONCURRENT_FROM);
-        check != Check::Bytes && large && begun.facts.size.is_some()
+        check != Verification::Bytes && large && begun.facts.size.is_some()
     }
 
     /// The source must be now what it was when the copy began.
     async fn check_source(
         &self,
-        begun: &Begun<'_>,
-        sessions: &mut Sessions,
-        check: Check,
-    ) -> Result<(), Failure> {
+        begun: &CopyState<'_>,
+        sessions: &mut StorageSessions,
+        check: Verification,
+    ) -> Result<(), CopyFailure> {
         if !self.looks_again(begun, check) {
             return Ok(());
         }
         let source = &self.item.source;
         let now = sessions.from.stat(source.path()).await?;
         if begun.reads_here() {
-            return match Facts::of(&now) == begun.facts {
+            return match SourceFacts::from_entry(&now) == begun.facts {
                 true => Ok(()),
                 false => Err(changed(source)),
             };

@@ -4,31 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use data::job::{Control, Report};
+use data::job::{TransferControl, TransferReport};
 use data::store::Sink;
 
 use super::super::alongside;
-use super::super::measured::{Measured, Seen};
-use super::super::meter::Safe;
-use super::super::pool::Pool;
-use super::super::receiving::Receiving;
+use super::super::attempt_watch::AttemptWatch;
+use super::super::destination::CopyDestination;
+use super::super::measurement::{MeasurementSource, TransferMeasurement};
+use super::super::meter::SafeByteCount;
+use super::super::pool::StorageSessionPool;
 use super::super::relay;
-use super::super::request::{extent, spec};
-use super::super::silent::{Growth, Sign};
-use super::super::watch::Watch;
-use super::{Begun, FileCopy, Sessions};
-use crate::Failure;
+use super::super::stall::{GrowthSign, StallDetector};
+use super::super::stream_plan::{extent, spec};
+use super::{CopyState, FileCopy, StorageSessions};
+use crate::CopyFailure;
 use crate::location::StorageId;
-use crate::session::control::unreachable;
-use crate::storage::contract::{Question, Storage};
-use crate::storage::within;
-use crate::transfer::{Attempt, TransferSpec};
-use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Check};
+use crate::session::control::unreachable_failure;
+use crate::storage::contract::{FollowUpQuery, Storage};
+use crate::storage::local_copy;
+use crate::transfer::{TransferAttempt, TransferSpec};
+use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Verification};
 use crate::why;
 
 /// How the bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum MoveMethod {
     /// From an open file to an open file.
     Within,
     /// From a storage into an open file.
@@ -43,83 +43,83 @@ enum Way {
 
 /// Result of one transfer.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
+pub(super) struct MoveResult {
     /// This end's report; `None` when all was there already.
-    pub(super) report: Option<Report>,
-    pub(super) measured: Option<Measured>,
+    pub(super) report: Option<TransferReport>,
+    pub(super) measured: Option<TransferMeasurement>,
     /// The file's sum at its source, if it came in time.
     pub(super) source_sum: Option<String>,
 }
 
 impl<'a> FileCopy<'a> {
-    fn way(&self, begun: &Begun<'_>, sessions: &Sessions) -> Way {
+    fn way(&self, begun: &CopyState<'_>, sessions: &StorageSessions) -> MoveMethod {
         match (begun.reads_here(), begun.stores_there()) {
-            (true, false) => Way::Within,
-            (false, false) => Way::Fetch,
-            (true, true) => Way::Store,
-            (false, true) if self.passes(sessions) => Way::Pass,
-            (false, true) => Way::Relay,
+            (true, false) => MoveMethod::Within,
+            (false, false) => MoveMethod::Fetch,
+            (true, true) => MoveMethod::Store,
+            (false, true) if self.passes(sessions) => MoveMethod::Pass,
+            (false, true) => MoveMethod::Relay,
         }
     }
 
     /// Moves what is missing.
     pub(super) async fn transfer(
         &mut self,
-        begun: &mut Begun<'a>,
-        sessions: &mut Sessions,
-        check: Check,
-    ) -> Result<Moved, Failure> {
+        begun: &mut CopyState<'a>,
+        sessions: &mut StorageSessions,
+        check: Verification,
+    ) -> Result<MoveResult, CopyFailure> {
         if begun.receiving.is_whole(begun.span) {
-            return Ok(Moved::default());
+            return Ok(MoveResult::default());
         }
         let way = self.way(begun, sessions);
-        let control = Arc::new(Control::new());
+        let control = Arc::new(TransferControl::new());
         let spec = self.spec_of(begun, sessions, (way, check));
         let early = check
             .algorithm()
-            .filter(|_| way == Way::Fetch && self.sums_early(begun, sessions, &spec));
+            .filter(|_| way == MoveMethod::Fetch && self.sums_early(begun, sessions, &spec));
         self.ask_ahead(begun, sessions, &spec, (check, early.is_none()));
         let early = self.sum_early(begun, early);
         self.consumed |= begun.is_pipe();
         self.show(begun, (way, sessions.to.capabilities().markers), &control);
-        if let Receiving::There(upload) = &mut begun.receiving {
-            upload.begin(&control, way != Way::Pass);
+        if let CopyDestination::There(upload) = &mut begun.receiving {
+            upload.begin(&control, way != MoveMethod::Pass);
         }
         let started = Instant::now();
         let moving = self.run(begun, sessions, (way, &spec, &control));
         let result = alongside(moving, early).await;
-        if way == Way::Store && result.is_err() && !spec.begun.load(Ordering::Relaxed) {
+        if way == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
             self.meter.discard();
         }
         let size = begun.span.size;
         let (mut attempt, source_sum) = match (result, &mut begun.receiving) {
-            (Ok(moved), Receiving::Here(download)) => {
+            (Ok(moved), CopyDestination::Here(download)) => {
                 download.confirmed(&control);
                 moved
             }
-            (Ok(moved), Receiving::There(upload)) => {
+            (Ok(moved), CopyDestination::There(upload)) => {
                 upload.confirmed(size);
                 moved
             }
-            (Err(failure), Receiving::Here(download)) => {
+            (Err(failure), CopyDestination::Here(download)) => {
                 let judged = check.algorithm().is_some();
-                download.settle(&control, &spec.said, size, judged);
+                download.settle(&control, &spec.confirmation, size, judged);
                 return Err(failure);
             }
-            (Err(failure), Receiving::There(upload)) => {
-                upload.settle(&failure, &spec.said, size);
+            (Err(failure), CopyDestination::There(upload)) => {
+                upload.settle(&failure, &spec.confirmation, size);
                 return Err(failure);
             }
         };
-        if way == Way::Pass {
+        if way == MoveMethod::Pass {
             self.meter.report(attempt.report.evidence.bytes);
         }
         if begun.stores_there() {
             self.meter.confirm();
         }
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
-        Ok(Moved {
-            report: Some(attempt.report.clone()).filter(|_| way != Way::Pass),
+        Ok(MoveResult {
+            report: Some(attempt.report.clone()).filter(|_| way != MoveMethod::Pass),
             measured: measured(way, attempt, started),
             source_sum,
         })
@@ -128,38 +128,42 @@ impl<'a> FileCopy<'a> {
     /// Moves the bytes, and keeps the journal meanwhile. Dropping the future stops it all.
     async fn run(
         &self,
-        begun: &mut Begun<'a>,
-        sessions: &mut Sessions,
-        (way, spec, control): (Way, &TransferSpec, &Arc<Control>),
-    ) -> Result<Attempt, Failure> {
+        begun: &mut CopyState<'a>,
+        sessions: &mut StorageSessions,
+        (way, spec, control): (MoveMethod, &TransferSpec, &Arc<TransferControl>),
+    ) -> Result<TransferAttempt, CopyFailure> {
         let in_order = self.lanes.unwrap_or_default().in_order;
         let (mut store_path, mut sink) = (Vec::new(), None);
         match &mut begun.receiving {
-            Receiving::Here(download) => sink = Some(download.own(self.ctx)? as Arc<dyn Sink>),
-            Receiving::There(upload) => store_path = upload.store_path(),
+            CopyDestination::Here(download) => {
+                sink = Some(download.own(self.ctx)? as Arc<dyn Sink>);
+            }
+            CopyDestination::There(upload) => store_path = upload.store_path(),
         }
         let source = begun.source.as_ref();
         let source = source.map(|opened| Arc::clone(&opened.source));
         let keep_empty = begun.receiving.size_tells(in_order);
         let keeps_journal = !begun.is_pipe();
-        let before = begun.receiving.have().prefix();
+        let before = begun.receiving.have().prefix_len();
         let size = begun.span.size;
         let (journal, state) = begun.receiving.watched(control);
         let journal = journal.filter(|_| keeps_journal);
-        let watch = Watch::new(Arc::clone(control), journal, keep_empty, state);
-        let Sessions { from, to } = sessions;
+        let watch = AttemptWatch::new(Arc::clone(control), journal, keep_empty, state);
+        let StorageSessions { from, to } = sessions;
         let path = self.item.source.path();
         let moving = async {
             match (way, source, sink) {
-                (Way::Within, Some(source), Some(sink)) => {
-                    within::copy(source, sink, spec, control).await
+                (MoveMethod::Within, Some(source), Some(sink)) => {
+                    local_copy::copy(source, sink, spec, control).await
                 }
-                (Way::Fetch, _, Some(sink)) => from.fetch(path, sink, spec, control).await,
-                (Way::Store, Some(source), _) => to.store(source, &store_path, spec, control).await,
-                (Way::Pass, ..) => {
+                (MoveMethod::Fetch, _, Some(sink)) => from.fetch(path, sink, spec, control).await,
+                (MoveMethod::Store, Some(source), _) => {
+                    to.store(source, &store_path, spec, control).await
+                }
+                (MoveMethod::Pass, ..) => {
                     let meter = self.meter;
                     let progress = move |bytes| meter.report(bytes);
-                    let passing = from.pass(path, &mut **to, &store_path, spec, &progress);
+                    let passing = from.transfer_to(path, &mut **to, &store_path, spec, &progress);
                     let silent = in_order.then_some((&store_path, before));
                     tokio::select! {
                         biased;
@@ -168,8 +172,8 @@ impl<'a> FileCopy<'a> {
                     }
                 }
                 _ => {
-                    let from = relay::End::new(&mut **from, path);
-                    let to = relay::End::new(&mut **to, &store_path);
+                    let from = relay::RelayEndpoint::new(&mut **from, path);
+                    let to = relay::RelayEndpoint::new(&mut **to, &store_path);
                     relay::copy(from, to, spec, control).await
                 }
             }
@@ -179,19 +183,19 @@ impl<'a> FileCopy<'a> {
 
     fn spec_of(
         &self,
-        begun: &Begun<'_>,
-        sessions: &Sessions,
-        (way, check): (Way, Check),
+        begun: &CopyState<'_>,
+        sessions: &StorageSessions,
+        (way, check): (MoveMethod, Verification),
     ) -> TransferSpec {
         let have = begun.receiving.have();
         let lanes = self.lanes.unwrap_or_default();
         let mut spec = spec(self.ctx, begun.span, have, lanes);
         let sum = check.algorithm().filter(|_| have.is_empty());
-        spec.sum = sum.filter(|_| way != Way::Pass);
-        if let Receiving::There(upload) = &begun.receiving {
-            let sums = sessions.to.capabilities().sums_on_the_way;
-            spec.remote_sum = sum.filter(|_| sums);
-            spec.marked = Arc::clone(&upload.marked);
+        spec.checksum = sum.filter(|_| way != MoveMethod::Pass);
+        if let CopyDestination::There(upload) = &begun.receiving {
+            let sums = sessions.to.capabilities().checksums_while_storing;
+            spec.server_checksum = sum.filter(|_| sums);
+            spec.stored_ranges = Arc::clone(&upload.marked);
         }
         spec
     }
@@ -199,15 +203,15 @@ impl<'a> FileCopy<'a> {
     /// Has both ends asked ahead what will be asked of them when the bytes are there.
     fn ask_ahead(
         &self,
-        begun: &Begun<'_>,
-        sessions: &mut Sessions,
+        begun: &CopyState<'_>,
+        sessions: &mut StorageSessions,
         spec: &TransferSpec,
-        (check, sums): (Check, bool),
+        (check, sums): (Verification, bool),
     ) {
         let path = self.item.source.path();
         let sum = |path, part| {
             let (offset, length) = extent(part);
-            let question = move |algorithm| Question::Sum {
+            let question = move |algorithm| FollowUpQuery::Sum {
                 algorithm,
                 offset,
                 length,
@@ -218,24 +222,29 @@ impl<'a> FileCopy<'a> {
         if !begun.reads_here() {
             let facts = self
                 .looks_again(begun, check)
-                .then_some(Question::Facts(path));
+                .then_some(FollowUpQuery::Facts(path));
             let asked = sums && !begun.sums_what_passes;
             let sum = sum(path, begun.span.part).filter(|_| asked);
             let questions: Vec<_> = sum.into_iter().chain(facts).collect();
-            sessions.from.expect(spec, &questions);
+            sessions.from.queue_follow_ups(spec, &questions);
         }
-        if let Receiving::There(upload) = &begun.receiving {
+        if let CopyDestination::There(upload) = &begun.receiving {
             let path = upload.store_path();
             let told = begun.reads_here() || begun.span.size.is_some();
-            let facts = told.then_some(Question::Facts(&path));
+            let facts = told.then_some(FollowUpQuery::Facts(&path));
             let question = sum(&path, None).or(facts);
-            sessions.to.expect(spec, question.as_slice());
+            sessions.to.queue_follow_ups(spec, question.as_slice());
         }
     }
 
     /// Whether the source is to sum while the bytes move.
-    fn sums_early(&self, begun: &Begun<'_>, sessions: &Sessions, spec: &TransferSpec) -> bool {
-        let worth = match sessions.from.answers_ahead(spec) {
+    fn sums_early(
+        &self,
+        begun: &CopyState<'_>,
+        sessions: &StorageSessions,
+        spec: &TransferSpec,
+    ) -> bool {
+        let worth = match sessions.from.pipelines_follow_ups(spec) {
             true => CONCURRENT_FROM_AHEAD,
             false => CONCURRENT_FROM,
         };
@@ -246,8 +255,8 @@ impl<'a> FileCopy<'a> {
     /// was not wanted or does not work: then it is asked for afterwards.
     fn sum_early(
         &self,
-        begun: &Begun<'_>,
-        algorithm: Option<proto::checksum::Algorithm>,
+        begun: &CopyState<'_>,
+        algorithm: Option<proto::checksum::ChecksumAlgorithm>,
     ) -> impl Future<Output = Option<String>> + Send + use<> {
         let pool = Arc::clone(&self.ctx.pool);
         let id = self.from.clone();
@@ -264,15 +273,20 @@ impl<'a> FileCopy<'a> {
     }
 
     /// Shows the attempt in the totals.
-    fn show(&self, begun: &mut Begun<'_>, (way, markers): (Way, bool), control: &Arc<Control>) {
+    fn show(
+        &self,
+        begun: &mut CopyState<'_>,
+        (way, markers): (MoveMethod, bool),
+        control: &Arc<TransferControl>,
+    ) {
         let in_order = self.lanes.unwrap_or_default().in_order;
-        let have = begun.receiving.have().bytes();
+        let have = begun.receiving.have().byte_count();
         let shown = match way {
             // A storage that tells nothing until the end.
-            Way::Store if in_order || !markers => Safe::acknowledged(control, have),
+            MoveMethod::Store if in_order || !markers => SafeByteCount::acknowledged(control, have),
             _ => {
                 let (_, state) = begun.receiving.watched(control);
-                Safe::told(move || state().safe.bytes())
+                SafeByteCount::told(move || state().safe.byte_count())
             }
         };
         self.meter.attempt(Arc::clone(control), shown);
@@ -285,7 +299,7 @@ impl<'a> FileCopy<'a> {
         &self,
         asked: Option<(&Vec<u8>, u64)>,
         size: Option<u64>,
-    ) -> impl Future<Output = Failure> + Send + use<'a> {
+    ) -> impl Future<Output = CopyFailure> + Send + use<'a> {
         let (pool, id, meter) = (Arc::clone(&self.ctx.pool), self.to.clone(), self.meter);
         let asked = asked.map(|(path, before)| (path.clone(), before));
         let limit = self.ctx.options.transfer.stall;
@@ -293,7 +307,7 @@ impl<'a> FileCopy<'a> {
             let Some((path, before)) = asked else {
                 return std::future::pending().await;
             };
-            let mut growth = Growth::new(size, limit);
+            let mut growth = StallDetector::new(size, limit);
             let mut session = None;
             loop {
                 tokio::time::sleep(growth.period()).await;
@@ -303,10 +317,10 @@ impl<'a> FileCopy<'a> {
                     return std::future::pending().await;
                 };
                 match growth.look(length, Instant::now()) {
-                    Sign::Moved(length) => meter.report(length.saturating_sub(before)),
-                    Sign::Nothing => {}
-                    Sign::Stalled(length) => {
-                        return unreachable(format!(
+                    GrowthSign::Moved(length) => meter.report(length.saturating_sub(before)),
+                    GrowthSign::Nothing => {}
+                    GrowthSign::Stalled(length) => {
+                        return unreachable_failure(format!(
                             "the copy to {id} stalled: its file stood at {length} bytes for \
                              {} s; try again, with --resume",
                             limit.as_secs()
@@ -320,7 +334,7 @@ impl<'a> FileCopy<'a> {
 
 /// Length of a file, over a session that is opened for it.
 async fn length(
-    pool: &Pool,
+    pool: &StorageSessionPool,
     id: &StorageId,
     session: &mut Option<Box<dyn Storage>>,
     path: &[u8],
@@ -332,17 +346,21 @@ async fn length(
 }
 
 /// Measurements that are told at the end; nothing of what stayed within this machine.
-fn measured(way: Way, attempt: Attempt, started: Instant) -> Option<Measured> {
+fn measured(
+    way: MoveMethod,
+    attempt: TransferAttempt,
+    started: Instant,
+) -> Option<TransferMeasurement> {
     match way {
-        Way::Within => None,
-        Way::Fetch => Some(Measured::received(attempt)),
-        Way::Store | Way::Relay => Some(Measured::sent(attempt)),
-        Way::Pass => Some(Measured {
-            seen: Seen::Between(why::Between {
+        MoveMethod::Within => None,
+        MoveMethod::Fetch => Some(TransferMeasurement::received(attempt)),
+        MoveMethod::Store | MoveMethod::Relay => Some(TransferMeasurement::sent(attempt)),
+        MoveMethod::Pass => Some(TransferMeasurement {
+            seen: MeasurementSource::Between(why::ThirdPartyStats {
                 bytes: attempt.report.evidence.bytes,
                 elapsed: started.elapsed(),
                 streams: attempt.streams,
-                markers: attempt.extended,
+                markers: attempt.extended_mode,
             }),
             buffers: attempt.buffers.name(),
             remarks: attempt.remarks,

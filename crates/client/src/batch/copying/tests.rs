@@ -5,38 +5,42 @@ use std::sync::Mutex;
 
 use crate::batch::tests::options;
 use crate::storage::conformance::content;
-use crate::storage::memory::Shelf;
-use crate::{CopyOptions, Event, Exit, Observer, Summary, Verify};
+use crate::storage::memory::MemoryStore;
+use crate::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, VerifyMode};
 
 /// Length of a file that takes many steps.
 pub(super) const LENGTH: usize = 8 << 20;
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct RecordedWarnings(Mutex<Vec<String>>);
 
 /// The sizes of the files that began to move.
 #[derive(Default)]
-struct Begun(Mutex<Vec<Option<u64>>>);
+struct StartedSizes(Mutex<Vec<Option<u64>>>);
 
-impl Observer for Begun {
-    fn event(&self, event: Event) {
-        if let Event::Started { bytes, .. } = event {
+impl CopyObserver for StartedSizes {
+    fn on_event(&self, event: CopyEvent) {
+        if let CopyEvent::Started { bytes, .. } = event {
             self.0.lock().unwrap().push(bytes);
         }
     }
 }
 
-impl Observer for Heard {
-    fn event(&self, event: Event) {
-        if let Event::Warning(text) = event {
+impl CopyObserver for RecordedWarnings {
+    fn on_event(&self, event: CopyEvent) {
+        if let CopyEvent::Warning(text) = event {
             self.0.lock().unwrap().push(text);
         }
     }
 }
 
-pub(super) async fn copy(from: &str, to: &str, options: &CopyOptions) -> (Summary, Vec<String>) {
-    let heard = Arc::new(Heard::default());
-    let observer = Arc::clone(&heard) as Arc<dyn Observer>;
+pub(super) async fn copy(
+    from: &str,
+    to: &str,
+    options: &CopyOptions,
+) -> (CopySummary, Vec<String>) {
+    let heard = Arc::new(RecordedWarnings::default());
+    let observer = Arc::clone(&heard) as Arc<dyn CopyObserver>;
     let summary = crate::copy(&[from.to_owned()], to, options, observer).await;
     let warnings = heard.0.lock().unwrap().clone();
     (summary, warnings)
@@ -50,9 +54,9 @@ pub(super) fn retrying() -> CopyOptions {
 }
 
 /// Shelves of this test alone: full of one file, and empty.
-fn shelves(test: &str) -> (Arc<Shelf>, Arc<Shelf>, Vec<u8>) {
+fn shelves(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
     let (from, to) = (format!("{test}.from"), format!("{test}.to"));
-    let (from, to) = (Shelf::named(&from), Shelf::named(&to));
+    let (from, to) = (MemoryStore::named(&from), MemoryStore::named(&to));
     let bytes = content(9, LENGTH);
     from.put("/f", &bytes, 1_000_000_000);
     (from, to, bytes)
@@ -109,7 +113,10 @@ async fn an_end_of_a_relay_that_waits_for_its_storage_hears_of_the_other_ones_en
 
 #[tokio::test]
 async fn a_relay_that_breaks_each_time_is_given_up() {
-    let (from, to) = (Shelf::named("vain.from"), Shelf::named("vain.to"));
+    let (from, to) = (
+        MemoryStore::named("vain.from"),
+        MemoryStore::named("vain.to"),
+    );
     from.put("/f", &content(9, 20 << 20), 1_000_000_000);
     to.break_after(&[18 << 20; 8]);
     let once_more = CopyOptions {
@@ -224,7 +231,7 @@ async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same()
         .any(|text| text.contains("refuses to rename"));
     assert!(told, "{warnings:?}");
     let named = CopyOptions {
-        verify: Verify::With(proto::checksum::Algorithm::Md5),
+        verify: VerifyMode::With(proto::checksum::ChecksumAlgorithm::Md5),
         ..options()
     };
     let (summary, _) = copy("memory://little.from/f", "memory://little.to/g", &named).await;
@@ -244,7 +251,7 @@ async fn trees_and_patterns_are_the_same_everywhere() {
         ..options()
     };
     let from = dir.path().join("t").display().to_string();
-    let shelf = Shelf::named("trees");
+    let shelf = MemoryStore::named("trees");
     let (summary, _) = copy(&from, "memory://trees/up/", &recursive).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
     let stored = ["/up/a b/three.nc", "/up/one", "/up/two.nc"];
@@ -274,10 +281,10 @@ async fn a_part_is_as_long_as_it_was_asked_for_wherever_it_goes() {
         length: Some(50_000),
         ..options()
     };
-    let begun = Arc::new(Begun::default());
+    let begun = Arc::new(StartedSizes::default());
     for from in ["memory://begun.from/f", &here] {
         for to in ["memory://begun.to/part", &there] {
-            let observer = Arc::clone(&begun) as Arc<dyn Observer>;
+            let observer = Arc::clone(&begun) as Arc<dyn CopyObserver>;
             crate::copy(&[from.to_owned()], to, &part, observer).await;
         }
     }

@@ -5,16 +5,16 @@ use std::path::Path;
 use super::tests::{LENGTH, copy, retrying};
 use crate::batch::tests::options;
 use crate::storage::conformance::content;
-use crate::storage::memory::Shelf;
-use crate::storage::webdav::WebDav;
+use crate::storage::memory::MemoryStore;
+use crate::storage::webdav::WebDavServer;
 use crate::{CopyOptions, Exit, Parallelism};
 
 /// Bytes that may be sent again after a break: those that were on their way.
 const LOST: u64 = 1 << 20;
 
 /// A server with the file `/f`.
-fn server() -> (WebDav, Vec<u8>) {
-    let (server, bytes) = (WebDav::start(), content(9, LENGTH));
+fn server() -> (WebDavServer, Vec<u8>) {
+    let (server, bytes) = (WebDavServer::start(), content(9, LENGTH));
     server.put("/f", &bytes);
     (server, bytes)
 }
@@ -145,7 +145,7 @@ async fn a_server_that_ignores_ranges_sends_all_and_what_is_here_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_passes_here_from_and_to_a_web_server_is_verified() {
     let (server, bytes) = server();
-    let shelf = Shelf::named("web");
+    let shelf = MemoryStore::named("web");
     for streams in [1, 4] {
         let to = format!("memory://web/{streams}");
         let (summary, warnings) =
@@ -177,7 +177,7 @@ async fn what_passes_here_from_and_to_a_web_server_is_verified() {
 async fn a_wrong_sum_is_found_at_either_end() {
     let (server, bytes) = server();
     server.lie();
-    let shelf = Shelf::named("web.lies");
+    let shelf = MemoryStore::named("web.lies");
     shelf.put("/f", &bytes, 1_000_000_000);
     let dir = tempfile::tempdir().unwrap();
     let here = dir.path().join("f");
@@ -196,7 +196,7 @@ async fn a_wrong_sum_is_found_at_either_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_that_breaks_starts_over_and_never_stores_a_part() {
     let (server, bytes) = server();
-    let shelf = Shelf::named("web.breaks");
+    let shelf = MemoryStore::named("web.breaks");
     server.break_after(&[3 << 20]);
     let (summary, _) = copy(&server.url("/f"), "memory://web.breaks/f", &retrying()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
@@ -219,7 +219,7 @@ async fn trees_go_up_and_come_back() {
         recursive: true,
         ..options()
     };
-    let server = WebDav::start();
+    let server = WebDavServer::start();
     let from = dir.path().join("t").display().to_string();
     let (summary, _) = copy(&from, &server.url("/up/"), &recursive).await;
     assert_eq!(

@@ -9,17 +9,17 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::ends::{normal, trimmed};
-use super::{Item, Plan};
+use super::paths::{normal, trimmed};
+use super::{CopyPlan, PlannedFile};
 use crate::location::{Location, Server};
-use crate::partial::names_beside;
-use crate::{Exit, Failure};
+use crate::partial::companion_names;
+use crate::{CopyFailure, Exit};
 
 /// Nothing, or which two are in each other's way.
-pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
+pub(super) fn check(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
-    let mut places = Places::default();
-    let mut written: HashMap<Place, usize> = HashMap::new();
+    let mut places = PathKeyTable::default();
+    let mut written: HashMap<PathKey, usize> = HashMap::new();
     for (n, item) in items.iter().enumerate() {
         let Some(place) = places.of(&item.destination) else {
             continue;
@@ -42,8 +42,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
         if let Some(other) = read.get(&place).filter(|other| **other != n) {
             return Err(over_a_source(item, &items[*other]));
         }
-        for name in names_beside(&place.name) {
-            let beside = Place { name, ..place };
+        for name in companion_names(&place.name) {
+            let beside = PathKey { name, ..place };
             if let Some(other) = written.get(&beside) {
                 let other = &items[*other];
                 let (to, from) = (other.destination.display(), other.source.display());
@@ -58,7 +58,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// The sources that are at the same end as their destinations, so that one may be written over.
-fn sources(places: &mut Places, items: &[Item]) -> HashMap<Place, usize> {
+fn sources(places: &mut PathKeyTable, items: &[PlannedFile]) -> HashMap<PathKey, usize> {
     let mut read = HashMap::new();
     for (n, item) in items.iter().enumerate() {
         let near = match (&item.source, &item.destination) {
@@ -75,11 +75,11 @@ fn sources(places: &mut Places, items: &[Item]) -> HashMap<Place, usize> {
     read
 }
 
-fn refuse(message: String) -> Failure {
-    Failure::new(Exit::Usage, message)
+fn refuse(message: String) -> CopyFailure {
+    CopyFailure::new(Exit::Usage, message)
 }
 
-fn both_to_one(one: &Item, other: &Item) -> Failure {
+fn both_to_one(one: &PlannedFile, other: &PlannedFile) -> CopyFailure {
     refuse(format!(
         "{} and {} would both become {}: copy them to different directories; nothing was copied",
         one.source.display(),
@@ -88,7 +88,7 @@ fn both_to_one(one: &Item, other: &Item) -> Failure {
     ))
 }
 
-fn directory_and_file(directory: &Location, item: &Item) -> Failure {
+fn directory_and_file(directory: &Location, item: &PlannedFile) -> CopyFailure {
     refuse(format!(
         "{} would be both a directory and the copy of {}: copy them to different directories; nothing \
          was copied",
@@ -97,7 +97,7 @@ fn directory_and_file(directory: &Location, item: &Item) -> Failure {
     ))
 }
 
-fn over_a_source(item: &Item, other: &Item) -> Failure {
+fn over_a_source(item: &PlannedFile, other: &PlannedFile) -> CopyFailure {
     refuse(format!(
         "the copy of {} would replace {}, which is to be copied itself: copy them one at a time; \
          nothing was copied",
@@ -107,7 +107,7 @@ fn over_a_source(item: &Item, other: &Item) -> Failure {
 }
 
 /// `place` is named by another item.
-fn kept_there(item: &Item, place: &str) -> Failure {
+fn kept_there(item: &PlannedFile, place: &str) -> CopyFailure {
     refuse(format!(
         "{place} is the name under which the copy of {} is kept until it is whole: copy them one at a \
          time, or remove it if it is left of an earlier copy; nothing was copied",
@@ -117,25 +117,25 @@ fn kept_there(item: &Item, place: &str) -> Failure {
 
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Place {
-    /// Number of the directory in [`Places`].
+struct PathKey {
+    /// Number of the directory in [`PathKeyTable`].
     directory: usize,
     name: Vec<u8>,
 }
 
 /// The directories that were met.
 #[derive(Default)]
-struct Places {
+struct PathKeyTable {
     numbers: HashMap<Vec<u8>, usize>,
     /// Local directories as written, with what they are.
     canonical: HashMap<PathBuf, PathBuf>,
 }
 
-impl Places {
+impl PathKeyTable {
     /// `None` for what has no name: pipes, roots.
-    fn of(&mut self, at: &Location) -> Option<Place> {
+    fn of(&mut self, at: &Location) -> Option<PathKey> {
         match at {
-            Location::Pipe => None,
+            Location::StandardStreams => None,
             Location::Local(path) => self.local(path),
             Location::Remote { server, path } => {
                 let mut parts = normal(trimmed(path));
@@ -146,7 +146,7 @@ impl Places {
         }
     }
 
-    fn local(&mut self, path: &Path) -> Option<Place> {
+    fn local(&mut self, path: &Path) -> Option<PathKey> {
         let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let target = if link {
             fs::canonicalize(path).ok()
@@ -171,10 +171,10 @@ impl Places {
         Some(self.place(directory.into_os_string().into_encoded_bytes(), name))
     }
 
-    fn place(&mut self, directory: Vec<u8>, name: Vec<u8>) -> Place {
+    fn place(&mut self, directory: Vec<u8>, name: Vec<u8>) -> PathKey {
         let next = self.numbers.len();
         let directory = *self.numbers.entry(directory).or_insert(next);
-        Place { directory, name }
+        PathKey { directory, name }
     }
 }
 
@@ -204,5 +204,9 @@ fn canonical(directory: &Path) -> PathBuf {
 /// Server and account, with an end that no path has.
 fn account(server: &Server) -> String {
     let host = server.host.to_ascii_lowercase();
-    format!("{host}\0{}\0{}\0", server.port, server.credential.account())
+    format!(
+        "{host}\0{}\0{}\0",
+        server.port,
+        server.credential.account_key()
+    )
 }

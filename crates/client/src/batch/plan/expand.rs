@@ -1,36 +1,42 @@
 //! Sources: patterns, and what each source is.
 
-use proto::listing::{Kind, RemoteEntry};
-use proto::pattern::{Pattern, has_wildcard};
+use proto::listing::{EntryKind, ListedEntry};
+use proto::pattern::{GlobPattern, has_wildcard};
 
-use super::ends::{name_of, trimmed};
-use crate::answers::Facts;
-use crate::batch::Context;
+use super::paths::{name_of, trimmed};
+use crate::answers::SourceFacts;
+use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::storage::contract::Storage;
 use crate::tree::{check_name, join};
-use crate::{Exit, Failure};
+use crate::{CopyFailure, Exit};
 
 /// A source that exists.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundSource {
     pub(super) at: Location,
     pub(super) directory: bool,
-    pub(super) facts: Facts,
+    pub(super) facts: SourceFacts,
 }
 
 /// Whether an entry is a directory, whatever the listing calls it.
-pub(super) fn is_directory(entry: &RemoteEntry) -> bool {
-    matches!(entry.kind, Kind::Dir | Kind::CurrentDir | Kind::ParentDir)
+pub(super) fn is_directory(entry: &ListedEntry) -> bool {
+    matches!(
+        entry.kind,
+        EntryKind::Dir | EntryKind::CurrentDir | EntryKind::ParentDir
+    )
 }
 
 /// Files and directories that a source argument stands for; at least one.
-pub(super) async fn expand(ctx: &Context, source: &Location) -> Result<Vec<Found>, Failure> {
-    if *source == Location::Pipe {
-        return Ok(vec![Found {
-            at: Location::Pipe,
+pub(super) async fn expand(
+    ctx: &BatchContext,
+    source: &Location,
+) -> Result<Vec<FoundSource>, CopyFailure> {
+    if *source == Location::StandardStreams {
+        return Ok(vec![FoundSource {
+            at: Location::StandardStreams,
             directory: false,
-            facts: Facts::default(),
+            facts: SourceFacts::default(),
         }]);
     }
     let (id, path) = (source.storage_id(), trimmed(source.path()));
@@ -49,21 +55,21 @@ pub(super) async fn expand(ctx: &Context, source: &Location) -> Result<Vec<Found
 }
 
 /// The pattern in the last component, if there is one.
-fn pattern_of(location: &Location) -> Option<Pattern> {
+fn pattern_of(location: &Location) -> Option<GlobPattern> {
     let name = name_of(location)?;
-    has_wildcard(&name).then(|| Pattern::new(&name))
+    has_wildcard(&name).then(|| GlobPattern::new(&name))
 }
 
-async fn look(storage: &mut dyn Storage, at: &Location) -> Result<Found, Failure> {
+async fn look(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
     let entry = storage.stat(trimmed(at.path())).await?;
-    if entry.kind == Kind::SymLink {
+    if entry.kind == EntryKind::SymLink {
         let message = format!("{}: symbolic link that leads nowhere", at.display());
-        return Err(Failure::new(Exit::NotFound, message));
+        return Err(CopyFailure::new(Exit::NotFound, message));
     }
-    Ok(Found {
+    Ok(FoundSource {
         at: at.clone(),
         directory: is_directory(&entry),
-        facts: Facts::of(&entry),
+        facts: SourceFacts::from_entry(&entry),
     })
 }
 
@@ -72,8 +78,8 @@ async fn look(storage: &mut dyn Storage, at: &Location) -> Result<Found, Failure
 async fn matching(
     storage: &mut dyn Storage,
     source: &Location,
-    pattern: &Pattern,
-) -> Result<Vec<Found>, Failure> {
+    pattern: &GlobPattern,
+) -> Result<Vec<FoundSource>, CopyFailure> {
     if storage.capabilities().rtt.is_zero()
         && let Ok(found) = look(storage, source).await
     {
@@ -87,32 +93,32 @@ async fn matching(
         parent => trimmed(parent),
     };
     let listed = storage.list(directory).await?;
-    let mut entries: Vec<RemoteEntry> = listed.into_iter().map(|marked| marked.entry).collect();
-    entries.retain(|e| e.kind != Kind::Other && check_name(&e.name).is_ok());
+    let mut entries: Vec<ListedEntry> = listed.into_iter().map(|marked| marked.entry).collect();
+    entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
     if entries.iter().any(|e| e.name == wanted) {
         entries.retain(|e| e.name == wanted);
     } else {
         entries.retain(|e| pattern.matches(&e.name));
     }
     // What is named is followed, as a shell's arguments are.
-    for entry in entries.iter_mut().filter(|e| e.kind == Kind::SymLink) {
+    for entry in entries.iter_mut().filter(|e| e.kind == EntryKind::SymLink) {
         let name = std::mem::take(&mut entry.name);
         match storage.stat(&join(parent, &name)).await {
-            Ok(there) => *entry = RemoteEntry { name, ..there },
+            Ok(there) => *entry = ListedEntry { name, ..there },
             Err(failure) if failure.transient => return Err(failure),
             Err(_) => {}
         }
     }
-    entries.retain(|e| matches!(e.kind, Kind::File | Kind::Dir));
+    entries.retain(|e| matches!(e.kind, EntryKind::File | EntryKind::Dir));
     if entries.is_empty() {
         let message = format!("{}: nothing matches", source.display());
-        return Err(Failure::new(Exit::NotFound, message));
+        return Err(CopyFailure::new(Exit::NotFound, message));
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
-    let found = entries.iter().map(|entry| Found {
+    let found = entries.iter().map(|entry| FoundSource {
         at: source.with_path(join(parent, &entry.name)),
         directory: is_directory(entry),
-        facts: Facts::of(entry),
+        facts: SourceFacts::from_entry(entry),
     });
     Ok(found.collect())
 }

@@ -12,37 +12,37 @@
 
 use proto::path::MAX_NAME;
 
-use crate::answers::Facts;
-use crate::batch::Context;
+use crate::answers::SourceFacts;
+use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::tree::{Tree, check_name, check_sendable, join};
-use crate::{Event, Exit, Failure};
+use crate::tree::{DirectoryTree, check_name, check_sendable, join};
+use crate::{CopyEvent, CopyFailure, Exit};
 
 mod conflicts;
-mod ends;
+mod create;
 mod expand;
-mod making;
+mod paths;
 
-pub(crate) use ends::same_place;
-use ends::{inside, name_of};
-use expand::{Found, expand};
-pub(crate) use making::{make_directory, make_link, make_with_parents};
+pub(crate) use create::{make_directory, make_link, make_with_parents};
+use expand::{FoundSource, expand};
+pub(crate) use paths::same_place;
+use paths::{inside, name_of};
 
 /// One file to copy.
 #[derive(Debug, Clone)]
-pub(crate) struct Item {
+pub(crate) struct PlannedFile {
     /// From.
     pub(crate) source: Location,
     /// To.
     pub(crate) destination: Location,
     /// What the source's listing said.
-    pub(crate) facts: Facts,
+    pub(crate) facts: SourceFacts,
 }
 
 /// One symbolic link to be made.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct PlannedLink {
     /// The one that is copied.
     pub(crate) source: Location,
     /// Where.
@@ -53,21 +53,21 @@ pub(crate) struct Link {
 
 /// Everything that a copy will do.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct CopyPlan {
     /// Directories to make, parents first.
     pub(crate) directories: Vec<Location>,
     /// Files.
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<PlannedFile>,
     /// Symbolic links to be made when the files are there.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<PlannedLink>,
     /// Left alone: source and reason.
     pub(crate) skipped: Vec<(String, String)>,
     /// Cannot be copied.
-    pub(crate) failed: Vec<(String, Failure)>,
+    pub(crate) failed: Vec<(String, CopyFailure)>,
 }
 
 /// What is at the destination.
-enum Destination {
+enum PlannedDestination {
     /// Standard output.
     Pipe,
     /// A directory: sources go inside. `make`: it may not exist yet.
@@ -78,11 +78,11 @@ enum Destination {
 
 /// Reads all sources and the destination; errors are about the request as a whole.
 pub(crate) async fn plan(
-    ctx: &Context,
+    ctx: &BatchContext,
     sources: &[Location],
     destination: &Location,
-) -> Result<Plan, Failure> {
-    let mut plan = Plan::default();
+) -> Result<CopyPlan, CopyFailure> {
+    let mut plan = CopyPlan::default();
     let mut found = Vec::new();
     // Side by side: most often they are on different machines.
     let looking = async {
@@ -103,12 +103,12 @@ pub(crate) async fn plan(
     if sources.len() > 1 || found.len() > 1 {
         several_need_a_directory(&destination)?;
     }
-    if let Destination::Directory { at, make: true } = &destination {
+    if let PlannedDestination::Directory { at, make: true } = &destination {
         plan.directories.push(at.clone());
     }
     for one in found {
         plan.add(ctx, one, &destination).await;
-        ctx.observer.event(Event::Planned {
+        ctx.observer.on_event(CopyEvent::Planned {
             files: plan.items.len() as u64,
             bytes: plan.items.iter().filter_map(|i| i.facts.size).sum(),
         });
@@ -117,28 +117,31 @@ pub(crate) async fn plan(
     Ok(plan)
 }
 
-fn several_need_a_directory(destination: &Destination) -> Result<(), Failure> {
+fn several_need_a_directory(destination: &PlannedDestination) -> Result<(), CopyFailure> {
     let at = match destination {
-        Destination::Directory { .. } => return Ok(()),
-        Destination::Pipe => "standard output".to_owned(),
-        Destination::Name { at, .. } => at.display(),
+        PlannedDestination::Directory { .. } => return Ok(()),
+        PlannedDestination::Pipe => "standard output".to_owned(),
+        PlannedDestination::Name { at, .. } => at.display(),
     };
-    Err(Failure::new(
+    Err(CopyFailure::new(
         Exit::Usage,
         format!("{at} is no directory, which several sources need; end it with / to make one"),
     ))
 }
 
-async fn destination_of(ctx: &Context, at: &Location) -> Result<Destination, Failure> {
-    if *at == Location::Pipe {
-        return Ok(Destination::Pipe);
+async fn destination_of(
+    ctx: &BatchContext,
+    at: &Location,
+) -> Result<PlannedDestination, CopyFailure> {
+    if *at == Location::StandardStreams {
+        return Ok(PlannedDestination::Pipe);
     }
     let (id, path, at) = (at.storage_id(), at.path(), at.clone());
     let slash = path.ends_with(b"/");
     if path == b"/" {
-        return Ok(Destination::Directory { at, make: false });
+        return Ok(PlannedDestination::Directory { at, make: false });
     }
-    let path = ends::trimmed(path);
+    let path = paths::trimmed(path);
     let mut session = ctx.session_for(&id, Some(path)).await?;
     let there = session.stat(path).await;
     match there {
@@ -146,10 +149,12 @@ async fn destination_of(ctx: &Context, at: &Location) -> Result<Destination, Fai
         _ => ctx.pool.give(&id, session),
     }
     Ok(match there {
-        Ok(entry) if expand::is_directory(&entry) => Destination::Directory { at, make: false },
+        Ok(entry) if expand::is_directory(&entry) => {
+            PlannedDestination::Directory { at, make: false }
+        }
         // Whatever is said about a path that is not shown, a store may still work.
-        _ if slash => Destination::Directory { at, make: true },
-        there => Destination::Name {
+        _ if slash => PlannedDestination::Directory { at, make: true },
+        there => PlannedDestination::Name {
             at,
             exists: there.is_ok(),
         },
@@ -159,9 +164,9 @@ async fn destination_of(ctx: &Context, at: &Location) -> Result<Destination, Fai
 /// Why a file is left out that an earlier copy did not finish.
 const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
 
-impl Plan {
+impl CopyPlan {
     /// Takes what `source` stands for, unless it is there already or unfinished and not named itself.
-    fn sort_in(&mut self, one: Found, source: &Location, found: &mut Vec<Found>) {
+    fn sort_in(&mut self, one: FoundSource, source: &Location, found: &mut Vec<FoundSource>) {
         let unfinished = name_of(&one.at).is_some_and(|name| is_unfinished(&name));
         if unfinished && one.at != *source {
             self.skip(&one.at, UNFINISHED);
@@ -177,7 +182,12 @@ impl Plan {
     }
 
     /// Adds one source: a file, or with `-r` a tree.
-    async fn add(&mut self, ctx: &Context, found: Found, destination: &Destination) {
+    async fn add(
+        &mut self,
+        ctx: &BatchContext,
+        found: FoundSource,
+        destination: &PlannedDestination,
+    ) {
         let shown = found.at.display();
         let added = if found.directory {
             self.add_tree(ctx, &found, destination).await
@@ -194,10 +204,10 @@ impl Plan {
         &mut self,
         source: Location,
         destination: Location,
-        facts: Facts,
-    ) -> Result<(), Failure> {
+        facts: SourceFacts,
+    ) -> Result<(), CopyFailure> {
         if same_place(&source, &destination) {
-            return Err(Failure::new(
+            return Err(CopyFailure::new(
                 Exit::Usage,
                 format!(
                     "{} and {} are the same file",
@@ -209,7 +219,7 @@ impl Plan {
         if let Location::Remote { .. } = destination {
             check_length(&destination)?;
         }
-        self.items.push(Item {
+        self.items.push(PlannedFile {
             source,
             destination,
             facts,
@@ -219,31 +229,31 @@ impl Plan {
 
     async fn add_tree(
         &mut self,
-        ctx: &Context,
-        found: &Found,
-        destination: &Destination,
-    ) -> Result<(), Failure> {
+        ctx: &BatchContext,
+        found: &FoundSource,
+        destination: &PlannedDestination,
+    ) -> Result<(), CopyFailure> {
         let shown = found.at.display();
         if !ctx.options.recursive {
             let message = format!("{shown} is a directory: use -r to copy it with its content");
-            return Err(Failure::new(Exit::Usage, message));
+            return Err(CopyFailure::new(Exit::Usage, message));
         }
         let top = tree_target(&found.at, destination)?;
         if inside(&found.at, &top) {
             let message = format!("cannot copy {shown} into itself ({})", top.display());
-            return Err(Failure::new(Exit::Usage, message));
+            return Err(CopyFailure::new(Exit::Usage, message));
         }
         let id = found.at.storage_id();
         let mut session = ctx.session(&id).await?;
-        let path = ends::trimmed(found.at.path());
-        let tree = Tree::below(&mut *session, path, ctx.options.links).await?;
+        let path = paths::trimmed(found.at.path());
+        let tree = DirectoryTree::below(&mut *session, path, ctx.options.links).await?;
         ctx.pool.give(&id, session);
         self.graft(&found.at, &top, tree);
         Ok(())
     }
 
     /// Turns a tree's relative paths into items below both tops.
-    fn graft(&mut self, source: &Location, top: &Location, tree: Tree) {
+    fn graft(&mut self, source: &Location, top: &Location, tree: DirectoryTree) {
         let at = |relative: &[u8]| below(source, relative).display();
         self.directories.push(top.clone());
         for directory in &tree.directories {
@@ -264,11 +274,12 @@ impl Plan {
                 self.failed.push((shown, failure));
             }
         }
-        self.links.extend(tree.links.iter().map(|(r, target)| Link {
-            source: below(source, r),
-            at: below(top, r),
-            target: target.clone(),
-        }));
+        self.links
+            .extend(tree.links.iter().map(|(r, target)| PlannedLink {
+                source: below(source, r),
+                at: below(top, r),
+                target: target.clone(),
+            }));
         let skipped = tree.skipped.iter().map(|(r, why)| (at(r), why.clone()));
         self.skipped.extend(skipped);
         let failed = tree.failed.iter().map(|(r, why)| (at(r), why.clone()));
@@ -278,7 +289,7 @@ impl Plan {
 
 /// Refuses a name that no file system has room for, before its bytes are moved under another one.
 /// Characters count: some servers' file systems do not count bytes.
-fn check_length(destination: &Location) -> Result<(), Failure> {
+fn check_length(destination: &Location) -> Result<(), CopyFailure> {
     let name = name_of(destination).unwrap_or_default();
     if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
         return Ok(());
@@ -287,18 +298,21 @@ fn check_length(destination: &Location) -> Result<(), Failure> {
         "{}: the name is longer than the {MAX_NAME} characters that file systems have room for",
         destination.display()
     );
-    Err(Failure::new(Exit::Usage, message))
+    Err(CopyFailure::new(Exit::Usage, message))
 }
 
 /// Where a file goes.
-fn file_target(source: &Location, destination: &Destination) -> Result<Location, Failure> {
+fn file_target(
+    source: &Location,
+    destination: &PlannedDestination,
+) -> Result<Location, CopyFailure> {
     match destination {
-        Destination::Pipe => Ok(Location::Pipe),
-        Destination::Name { at, .. } => Ok(at.clone()),
-        Destination::Directory { at, .. } => {
+        PlannedDestination::Pipe => Ok(Location::StandardStreams),
+        PlannedDestination::Name { at, .. } => Ok(at.clone()),
+        PlannedDestination::Directory { at, .. } => {
             let name = name_of(source).ok_or_else(|| {
                 let message = "standard input has no name: name the destination file";
-                Failure::new(Exit::Usage, message)
+                CopyFailure::new(Exit::Usage, message)
             })?;
             named(at, &name)
         }
@@ -306,19 +320,22 @@ fn file_target(source: &Location, destination: &Destination) -> Result<Location,
 }
 
 /// Where a directory's content goes.
-fn tree_target(source: &Location, destination: &Destination) -> Result<Location, Failure> {
+fn tree_target(
+    source: &Location,
+    destination: &PlannedDestination,
+) -> Result<Location, CopyFailure> {
     match destination {
-        Destination::Pipe => Err(Failure::new(
+        PlannedDestination::Pipe => Err(CopyFailure::new(
             Exit::Usage,
             "a directory cannot go to standard output",
         )),
-        Destination::Name { at, exists: true } => Err(Failure::new(
+        PlannedDestination::Name { at, exists: true } => Err(CopyFailure::new(
             Exit::Usage,
             format!("{} is a file: a directory cannot replace it", at.display()),
         )),
-        Destination::Name { at, .. } => Ok(at.clone()),
-        Destination::Directory { at, make: true } => Ok(at.clone()),
-        Destination::Directory { at, .. } => match name_of(source) {
+        PlannedDestination::Name { at, .. } => Ok(at.clone()),
+        PlannedDestination::Directory { at, make: true } => Ok(at.clone()),
+        PlannedDestination::Directory { at, .. } => match name_of(source) {
             // The root of a server, `.` and `..` have no name of their own: their content goes.
             None => Ok(at.clone()),
             Some(name) if check_name(&name).is_err() => Ok(at.clone()),
@@ -327,7 +344,7 @@ fn tree_target(source: &Location, destination: &Destination) -> Result<Location,
     }
 }
 
-fn named(directory: &Location, name: &[u8]) -> Result<Location, Failure> {
+fn named(directory: &Location, name: &[u8]) -> Result<Location, CopyFailure> {
     check_name(name)?;
     if matches!(directory, Location::Remote { .. }) {
         check_sendable(name)?;
@@ -338,7 +355,7 @@ fn named(directory: &Location, name: &[u8]) -> Result<Location, Failure> {
 /// A location below a directory.
 pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
     match top {
-        Location::Pipe => Location::Pipe,
+        Location::StandardStreams => Location::StandardStreams,
         _ if relative.is_empty() => top.clone(),
         _ => top.with_path(join(top.path(), relative)),
     }

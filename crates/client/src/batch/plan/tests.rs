@@ -2,18 +2,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::batch::Context;
+use crate::batch::BatchContext;
 use crate::batch::tests::{context, options};
 
 fn local(path: impl Into<PathBuf>) -> Location {
     Location::Local(path.into())
 }
 
-async fn planned(ctx: &Context, sources: &[Location], to: Location) -> Plan {
+async fn planned(ctx: &BatchContext, sources: &[Location], to: Location) -> CopyPlan {
     plan(ctx, sources, &to).await.unwrap()
 }
 
-fn destinations(plan: &Plan) -> Vec<String> {
+fn destinations(plan: &CopyPlan) -> Vec<String> {
     plan.items.iter().map(|i| i.destination.display()).collect()
 }
 
@@ -155,17 +155,17 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
 #[test]
 fn remote_files_in_each_others_way_refuse_the_plan_too() {
     let at = |url: &str| Location::parse(url).unwrap();
-    let plan = |items: &[(&str, &str)], directories: &[&str]| Plan {
+    let plan = |items: &[(&str, &str)], directories: &[&str]| CopyPlan {
         items: items
             .iter()
-            .map(|(source, destination)| Item {
+            .map(|(source, destination)| PlannedFile {
                 source: at(source),
                 destination: at(destination),
-                facts: Facts::default(),
+                facts: SourceFacts::default(),
             })
             .collect(),
         directories: directories.iter().map(|url| at(url)).collect(),
-        ..Plan::default()
+        ..CopyPlan::default()
     };
     let long = "n".repeat(250);
     let hashed = String::from_utf8(crate::partial::partial_name(long.as_bytes())).unwrap();
@@ -262,7 +262,7 @@ fn remote_places() {
         below(&at("ftp://h/d/"), b"x y").display(),
         "ftp://h/d/x%20y"
     );
-    let directory = Destination::Directory {
+    let directory = PlannedDestination::Directory {
         at: local("/there"),
         make: false,
     };

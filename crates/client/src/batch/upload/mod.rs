@@ -2,29 +2,29 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use data::job::Control;
-use proto::listing::Kind;
+use data::job::TransferControl;
+use proto::listing::EntryKind;
 use proto::ranges::RangeSet;
 
-use super::keep::Standing;
-use super::{Context, Item};
-use crate::answers::Facts;
+use super::destination_state::DestinationState;
+use super::{BatchContext, PlannedFile};
+use crate::answers::SourceFacts;
 use crate::journal;
 use crate::location::StorageId;
-use crate::own::Stand;
-use crate::partial::{own_remote, partial_path, state_journal};
-use crate::storage::contract::{Storage, Sums};
-use crate::transfer::Confirmation;
-use crate::{Exit, Failure};
+use crate::lock_file::LockFile;
+use crate::partial::{lock_remote_destination, partial_path, upload_journal_path};
+use crate::storage::contract::{AvailableChecksums, Storage};
+use crate::transfer::TransferConfirmation;
+use crate::{CopyFailure, Exit};
 
-mod naming;
-mod stock;
+mod rename;
+mod stored_bytes;
 
 /// Smaller files are not worth looking at what a lost attempt has stored.
 const RESUMABLE: u64 = 1 << 20;
 
 /// The destination on a server, over all attempts.
-pub(super) struct Upload<'a> {
+pub(super) struct StorageDestination<'a> {
     pub(super) id: StorageId,
     /// The name that it will have.
     path: &'a [u8],
@@ -38,7 +38,7 @@ pub(super) struct Upload<'a> {
     /// For messages.
     pub(super) shown: String,
     /// The storage's word says which bytes are safe there.
-    pub(super) standing: Standing,
+    pub(super) standing: DestinationState,
     /// Reported by the server as stored in the running attempt.
     pub(super) marked: Arc<Mutex<RangeSet>>,
     /// Bytes are stored strictly in order: the remote size tells what is there.
@@ -46,14 +46,14 @@ pub(super) struct Upload<'a> {
     /// The next attempt can go on from the bytes that the last one left.
     goes_on: bool,
     /// The last attempt, if its bytes came from here.
-    control: Option<Arc<Control>>,
+    control: Option<Arc<TransferControl>>,
     /// The last attempt broke off, which leaves more at the server than it told.
     cut: bool,
     /// The server refused what it had stored, in this run or before: its sums are of what its memory
     /// shows, which its disk may not hold.
     refused: bool,
     /// The lock on what this machine knows of the destination.
-    owned: Option<Stand>,
+    owned: Option<LockFile>,
     /// What an earlier run left has been looked at.
     prepared: bool,
     /// A checksum of the whole will be compared at the end.
@@ -62,16 +62,16 @@ pub(super) struct Upload<'a> {
 
 /// How putting a file in place ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Finish {
+pub(super) enum UploadFinish {
     /// It has its name.
     InPlace,
     /// The server does not rename: the file must be stored anew under its own name.
     StoreDirectly,
 }
 
-impl<'a> Upload<'a> {
+impl<'a> StorageDestination<'a> {
     /// Nothing done yet.
-    pub(super) fn new(ctx: &Context, id: StorageId, path: &'a [u8], shown: String) -> Self {
+    pub(super) fn new(ctx: &BatchContext, id: StorageId, path: &'a [u8], shown: String) -> Self {
         Self {
             aside: ctx.pool.renames(&id).then(|| partial_path(path)),
             id,
@@ -79,7 +79,7 @@ impl<'a> Upload<'a> {
             kept: None,
             replaced: None,
             shown,
-            standing: Standing::default(),
+            standing: DestinationState::default(),
             marked: Arc::default(),
             in_order: false,
             goes_on: true,
@@ -94,10 +94,10 @@ impl<'a> Upload<'a> {
 
     /// Makes this the only copy of this account on this machine to the destination, over all attempts:
     /// journals are its own, and servers that let two uploads of a file mix get one at a time.
-    pub(super) fn own(&mut self, item: &Item) -> Result<(), Failure> {
+    pub(super) fn own(&mut self, item: &PlannedFile) -> Result<(), CopyFailure> {
         if self.owned.is_none() {
             let destination = &item.destination;
-            self.owned = own_remote(&destination.identity(), &self.shown)?;
+            self.owned = lock_remote_destination(&destination.identity_key(), &self.shown)?;
         }
         Ok(())
     }
@@ -123,15 +123,18 @@ impl<'a> Upload<'a> {
     }
 
     /// An attempt begins; `passing`: its bytes pass this machine.
-    pub(super) fn begin(&mut self, control: &Arc<Control>, passing: bool) {
+    pub(super) fn begin(&mut self, control: &Arc<TransferControl>, passing: bool) {
         self.control = passing.then(|| Arc::clone(control));
     }
 
     /// The checksums that the storage will have of the stored file.
-    pub(super) async fn sums(&self, session: &mut dyn Storage) -> Result<Sums, Failure> {
-        match session.sums(&self.store_path()).await {
+    pub(super) async fn sums(
+        &self,
+        session: &mut dyn Storage,
+    ) -> Result<AvailableChecksums, CopyFailure> {
+        match session.available_checksums(&self.store_path()).await {
             // It is not there yet.
-            Err(missing) if missing.exit == Exit::NotFound => Ok(Sums::default()),
+            Err(missing) if missing.exit == Exit::NotFound => Ok(AvailableChecksums::default()),
             sums => sums,
         }
     }
@@ -153,17 +156,22 @@ impl<'a> Upload<'a> {
     }
 
     /// An attempt failed: decides what of it counts.
-    pub(super) fn settle(&mut self, failure: &Failure, said: &Confirmation, size: Option<u64>) {
+    pub(super) fn settle(
+        &mut self,
+        failure: &CopyFailure,
+        said: &TransferConfirmation,
+        size: Option<u64>,
+    ) {
         if failure.transient
             && let Some(journal) = &mut self.standing.journal
         {
-            journal.note_lost();
+            journal.mark_server_lost();
         }
         self.cut = failure.transient;
-        if said.refused() {
+        if said.was_refused() {
             self.refused = true;
             if let Some(journal) = &mut self.standing.journal {
-                journal.note_refused();
+                journal.mark_server_refused();
             }
         }
         let marked = std::mem::take(&mut self.marked);
@@ -172,13 +180,13 @@ impl<'a> Upload<'a> {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let moved = self.control.as_ref().map_or(0, |control| control.bytes());
-        let all_sent = size.is_some_and(|size| self.standing.have.bytes() + moved >= size);
+        let all_sent = size.is_some_and(|size| self.standing.have.byte_count() + moved >= size);
         // The server's file may be whole, but a 226 is missing; or the next attempt begins at byte 0.
         self.standing.in_vain = (all_sent && !self.has_sum) || !self.goes_on;
         self.weigh(&marked, said, size);
     }
 
-    fn weigh(&mut self, arrived: &RangeSet, said: &Confirmation, size: Option<u64>) {
+    fn weigh(&mut self, arrived: &RangeSet, said: &TransferConfirmation, size: Option<u64>) {
         let judged = self.has_sum;
         if let Some(safe) = self.standing.weigh(arrived, said, size, judged) {
             self.take_back(safe);
@@ -195,10 +203,10 @@ impl<'a> Upload<'a> {
     /// nothing unfinished is beside it.
     pub(super) async fn in_place(
         &self,
-        ctx: &Context,
+        ctx: &BatchContext,
         size: Option<u64>,
         session: &mut dyn Storage,
-    ) -> Result<Option<Facts>, Failure> {
+    ) -> Result<Option<SourceFacts>, CopyFailure> {
         if !ctx.options.resume || self.prepared || self.standing.distrust || size.is_none() {
             return Ok(None);
         }
@@ -222,13 +230,13 @@ impl<'a> Upload<'a> {
     /// What is in place is what was to be copied: a journal of it is of no use.
     pub(super) fn found_in_place(
         &self,
-        ctx: &Context,
-        item: &Item,
+        ctx: &BatchContext,
+        item: &PlannedFile,
         source: &str,
         size: Option<u64>,
     ) {
-        if let Some(path) = state_journal(source, &item.destination.identity()) {
-            journal::forget(&path);
+        if let Some(path) = upload_journal_path(source, &item.destination.identity_key()) {
+            journal::remove_file_and_temporary(&path);
         }
         ctx.started(item, size, size.unwrap_or(0));
     }
@@ -248,10 +256,10 @@ impl<'a> Upload<'a> {
         &self,
         session: &mut dyn Storage,
         expected: u64,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, CopyFailure> {
         let entry = session.stat(&self.store_path()).await?;
         match entry.size {
-            Some(size) if size != expected => Err(Failure::new(
+            Some(size) if size != expected => Err(CopyFailure::new(
                 Exit::Integrity,
                 format!(
                     "{}: {size} bytes arrived of {expected}; the copy keeps its partial name",
@@ -264,7 +272,7 @@ impl<'a> Upload<'a> {
 
     /// Passes the result of a verification on; after a mismatch, or where nothing proves what a server
     /// refused, nothing is left to resume.
-    pub(super) fn judged<T>(&mut self, verified: Result<T, Failure>) -> Result<T, Failure> {
+    pub(super) fn judged<T>(&mut self, verified: Result<T, CopyFailure>) -> Result<T, CopyFailure> {
         match &verified {
             Err(failure) if failure.exit == Exit::Integrity => self.standing.forget_journal(),
             Err(failure) if self.standing.disputed && failure.exit == Exit::Protocol => {
@@ -277,9 +285,9 @@ impl<'a> Upload<'a> {
 }
 
 /// Facts of a remote file; `None` when there is none or it cannot be seen.
-async fn facts(session: &mut dyn Storage, path: &[u8]) -> Result<Option<Facts>, Failure> {
+async fn facts(session: &mut dyn Storage, path: &[u8]) -> Result<Option<SourceFacts>, CopyFailure> {
     match session.stat(path).await {
-        Ok(entry) if entry.kind == Kind::File => Ok(Some(Facts::of(&entry))),
+        Ok(entry) if entry.kind == EntryKind::File => Ok(Some(SourceFacts::from_entry(&entry))),
         Err(failure) if failure.transient => Err(failure),
         Ok(_) | Err(_) => Ok(None),
     }

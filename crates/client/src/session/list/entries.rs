@@ -5,20 +5,20 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use data::store::Sink;
-use proto::listing::{Kind, RemoteEntry};
+use proto::listing::{EntryKind, ListedEntry};
 use tokio::sync::mpsc;
 
 /// How a line is read; `None`: it names no entry.
-pub(super) type Parse = fn(&[u8]) -> Option<RemoteEntry>;
+pub(super) type ListingLineParser = fn(&[u8]) -> Option<ListedEntry>;
 
 /// Longest line, bytes: a name of 4 096 bytes and many facts.
 const MAX_LINE: usize = 64 << 10;
 /// Entries handed on at a time.
-const BATCH: usize = 512;
+const BATCH_ENTRIES: usize = 512;
 
 /// Bounds on a listing. Who keeps the entries needs some 300 bytes for each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ListingBounds {
+pub(super) struct ListingLimits {
     /// Of text.
     pub(super) bytes: u64,
     /// Lines of it.
@@ -29,39 +29,39 @@ pub(super) struct ListingBounds {
 /// is slow holds the sender back; one that is gone ends the transfer.
 #[derive(Debug)]
 pub(super) struct EntrySink {
-    parse: Parse,
-    bounds: ListingBounds,
-    entries: mpsc::Sender<Vec<RemoteEntry>>,
-    state: Mutex<State>,
+    parse: ListingLineParser,
+    bounds: ListingLimits,
+    entries: mpsc::Sender<Vec<ListedEntry>>,
+    state: Mutex<EntrySinkState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct EntrySinkState {
     offset: u64,
     /// The line that has not ended yet.
     line: Vec<u8>,
-    batch: Vec<RemoteEntry>,
-    seen: Seen,
+    batch: Vec<ListedEntry>,
+    counts: ListingLineCounts,
     excess: Option<String>,
 }
 
 /// The lines of a listing, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ListingLineCounts {
     /// Lines that are not empty.
     pub(super) lines: usize,
     /// Of them, entries.
     pub(super) entries: usize,
     /// Of them, neither entries nor `total` lines.
-    pub(super) strange: usize,
+    pub(super) unrecognized: usize,
 }
 
 impl EntrySink {
     /// Hands entries on to `entries`.
     pub(super) fn new(
-        parse: Parse,
-        bounds: ListingBounds,
-        entries: mpsc::Sender<Vec<RemoteEntry>>,
+        parse: ListingLineParser,
+        bounds: ListingLimits,
+        entries: mpsc::Sender<Vec<ListedEntry>>,
     ) -> Self {
         Self {
             parse,
@@ -72,22 +72,22 @@ impl EntrySink {
     }
 
     /// After the end of the text: the entries that were not handed on yet, and what came in all.
-    pub(super) fn end(&self) -> (Vec<RemoteEntry>, Seen) {
+    pub(super) fn finish(&self) -> (Vec<ListedEntry>, ListingLineCounts) {
         let mut state = self.state();
         let last = std::mem::take(&mut state.line);
         self.take_line(&mut state, &last);
-        (std::mem::take(&mut state.batch), state.seen)
+        (std::mem::take(&mut state.batch), state.counts)
     }
 
     /// Which bound was reached, in words.
-    pub(super) fn excess(&self) -> Option<String> {
+    pub(super) fn exceeded_limit(&self) -> Option<String> {
         self.state().excess.clone()
     }
 
-    fn take(&self, state: &mut State, bytes: &[u8]) -> io::Result<()> {
+    fn parse_bytes(&self, state: &mut EntrySinkState, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.split_inclusive(|b| *b == b'\n') {
             if state.line.len() + piece.len() > MAX_LINE {
-                return Err(exceeded(
+                return Err(record_excess(
                     state,
                     format!("a line of more than {MAX_LINE} bytes"),
                 ));
@@ -103,11 +103,11 @@ impl EntrySink {
                 line.extend_from_slice(piece);
                 self.take_line(state, &line);
             }
-            if state.seen.lines > self.bounds.lines {
+            if state.counts.lines > self.bounds.lines {
                 let lines = self.bounds.lines;
-                return Err(exceeded(state, format!("more than {lines} entries")));
+                return Err(record_excess(state, format!("more than {lines} entries")));
             }
-            if state.batch.len() >= BATCH {
+            if state.batch.len() >= BATCH_ENTRIES {
                 let batch = std::mem::take(&mut state.batch);
                 let sent = self.entries.blocking_send(batch);
                 sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
@@ -116,23 +116,23 @@ impl EntrySink {
         Ok(())
     }
 
-    fn take_line(&self, state: &mut State, line: &[u8]) {
-        let line = without_ending(line);
+    fn take_line(&self, state: &mut EntrySinkState, line: &[u8]) {
+        let line = trim_line_ending(line);
         if line.is_empty() {
             return;
         }
-        state.seen.lines += 1;
+        state.counts.lines += 1;
         match (self.parse)(line) {
-            None => state.seen.strange += usize::from(!line.starts_with(b"total ")),
-            Some(entry) if is_dots(&entry) => {}
+            None => state.counts.unrecognized += usize::from(!line.starts_with(b"total ")),
+            Some(entry) if is_dot_entry(&entry) => {}
             Some(entry) => {
-                state.seen.entries += 1;
+                state.counts.entries += 1;
                 state.batch.push(entry);
             }
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EntrySinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -150,33 +150,36 @@ impl Sink for EntrySink {
         state.offset += buf.len() as u64;
         if state.offset > self.bounds.bytes {
             let bytes = self.bounds.bytes;
-            return Err(exceeded(&mut state, format!("more than {bytes} bytes")));
+            return Err(record_excess(
+                &mut state,
+                format!("more than {bytes} bytes"),
+            ));
         }
-        self.take(&mut state, buf)
+        self.parse_bytes(&mut state, buf)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    fn seekable(&self) -> bool {
+    fn is_seekable(&self) -> bool {
         false
     }
 }
 
-fn exceeded(state: &mut State, what: String) -> io::Error {
+fn record_excess(state: &mut EntrySinkState, what: String) -> io::Error {
     state.excess = Some(what);
     io::ErrorKind::FileTooLarge.into()
 }
 
 /// Lines end with CR LF, LF, or CR CR LF (globus in TYPE A).
-fn without_ending(line: &[u8]) -> &[u8] {
+fn trim_line_ending(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|b| !matches!(b, b'\r' | b'\n'));
     &line[..end.map_or(0, |at| at + 1)]
 }
 
-fn is_dots(entry: &RemoteEntry) -> bool {
-    matches!(entry.kind, Kind::CurrentDir | Kind::ParentDir)
+fn is_dot_entry(entry: &ListedEntry) -> bool {
+    matches!(entry.kind, EntryKind::CurrentDir | EntryKind::ParentDir)
         || entry.name == b"."
         || entry.name == b".."
 }
@@ -187,12 +190,12 @@ mod tests {
 
     use super::*;
 
-    const WIDE: ListingBounds = ListingBounds {
+    const WIDE: ListingLimits = ListingLimits {
         bytes: 1 << 30,
         lines: 1 << 20,
     };
 
-    fn sink(bounds: ListingBounds) -> (EntrySink, mpsc::Receiver<Vec<RemoteEntry>>) {
+    fn sink(bounds: ListingLimits) -> (EntrySink, mpsc::Receiver<Vec<ListedEntry>>) {
         let (sender, receiver) = mpsc::channel(1);
         (EntrySink::new(parse_mlsx, bounds, sender), receiver)
     }
@@ -207,23 +210,23 @@ mod tests {
                 sink.write_at(offset, piece).unwrap();
                 offset += piece.len() as u64;
             }
-            let (entries, seen) = sink.end();
+            let (entries, seen) = sink.finish();
             let names: Vec<&[u8]> = entries.iter().map(|e| e.name.as_slice()).collect();
             assert_eq!(names, [&b"a"[..], b"b c", b"\xffd"]);
-            assert_eq!((seen.lines, seen.entries, seen.strange), (6, 3, 1));
+            assert_eq!((seen.lines, seen.entries, seen.unrecognized), (6, 3, 1));
         }
     }
 
     #[test]
     fn a_hostile_listing_is_bounded_by_lines_by_bytes_and_by_the_length_of_a_line() {
-        let cases: [(ListingBounds, Vec<u8>, &str); 3] = [
+        let cases: [(ListingLimits, Vec<u8>, &str); 3] = [
             (
-                ListingBounds { lines: 3, ..WIDE },
+                ListingLimits { lines: 3, ..WIDE },
                 b"type=file; x\n".repeat(9),
                 "more than 3 entries",
             ),
             (
-                ListingBounds { bytes: 5, ..WIDE },
+                ListingLimits { bytes: 5, ..WIDE },
                 b"\n".repeat(6),
                 "more than 5 bytes",
             ),
@@ -236,7 +239,7 @@ mod tests {
         for (bounds, text, said) in cases {
             let (sink, _entries) = sink(bounds);
             sink.write_at(0, &text).unwrap_err();
-            assert_eq!(sink.excess().as_deref(), Some(said));
+            assert_eq!(sink.exceeded_limit().as_deref(), Some(said));
         }
     }
 
@@ -248,11 +251,11 @@ mod tests {
             for n in 0..1000 {
                 sink.write_at(n * lines.len() as u64, &lines).unwrap();
             }
-            sink.end().0.len()
+            sink.finish().0.len()
         });
         let mut taken = 0;
         while let Some(batch) = entries.blocking_recv() {
-            assert!(batch.len() <= BATCH);
+            assert!(batch.len() <= BATCH_ENTRIES);
             taken += batch.len();
         }
         assert_eq!(taken + writer.join().unwrap(), 1_000_000);
@@ -263,7 +266,7 @@ mod tests {
         let (sink, entries) = sink(WIDE);
         drop(entries);
         let error = sink
-            .write_at(0, &b"type=file; x\n".repeat(BATCH))
+            .write_at(0, &b"type=file; x\n".repeat(BATCH_ENTRIES))
             .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }

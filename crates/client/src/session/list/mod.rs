@@ -4,126 +4,130 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use data::job::{Control, Settings};
+use data::job::{TransferControl, TransferSettings};
 use data::options::{IoMethod, TransferOptions};
-use data::recv::RecvPlan;
-use proto::client::{Direction, Need};
-use proto::command::{Command, Mode, Type};
-use proto::listing::{Kind, RemoteEntry, parse_ls, parse_mlsx};
-use proto::streams::StreamRange;
+use data::recv::ReceivePlan;
+use proto::client::{TransferDirection, TransferRequirements};
+use proto::command::{Command, DataType, TransferMode};
+use proto::listing::{EntryKind, ListedEntry, parse_ls, parse_mlsx};
+use proto::streams::ParallelismRange;
 use tokio::sync::mpsc;
 use tune::Prior;
 
-use super::replies::{self, Cause, cause};
-use super::{Session, shown};
-use crate::answers::Visit;
-use crate::transfer::exchange::{Exchange, LocalEnd};
-use crate::transfer::prepare::{Ends, Prepared};
-use crate::transfer::told::Told;
-use crate::transfer::verdict::Ended;
-use crate::{Exit, Failure};
+use super::replies::{self, RefusalCause, refusal_cause};
+use super::{ClientSession, display_path};
+use crate::answers::EntryVisitor;
+use crate::transfer::control_messages::ReplySinks;
+use crate::transfer::exchange::{LocalTransfer, TransferExchange};
+use crate::transfer::outcome::FailedTransfer;
+use crate::transfer::prepare::{LocalDataEnd, PreparationResult};
+use crate::{CopyFailure, Exit};
 
 mod entries;
 
-use entries::{EntrySink, ListingBounds, Parse, Seen};
+use entries::{EntrySink, ListingLimits, ListingLineCounts, ListingLineParser};
 
 /// Of a listing that is kept in memory.
-const KEPT: ListingBounds = ListingBounds {
+const IN_MEMORY_LIMITS: ListingLimits = ListingLimits {
     bytes: 512 << 20,
     lines: 2_000_000,
 };
 
 /// Of a listing whose entries go on as they come: more are no directory.
-const PASSED_ON: ListingBounds = ListingBounds {
+const STREAMING_LIMITS: ListingLimits = ListingLimits {
     bytes: 64 << 30,
     lines: 100_000_000,
 };
 
 /// Batches of entries on their way from the data connection to who takes them.
-const BATCHES: usize = 4;
+const QUEUED_BATCHES: usize = 4;
 
 /// Result of a listing command.
-enum Listing {
+enum ListingResult {
     /// It came whole; or whoever took the entries had enough.
-    Came(Seen),
+    Complete(ListingLineCounts),
     /// The server does not know the command.
     Unsupported,
 }
 
-impl Session {
+impl ClientSession {
     /// Entries of a directory without `.` and `..`: MLSD, else LIST, else NLST. At most two million
     /// and 512 MiB of text.
     ///
     /// # Errors
     /// The refusal by its class; `Usage` for a path that FTP cannot express; `Protocol` for a
     /// listing beyond the bounds.
-    pub async fn list(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+    pub async fn list(&mut self, path: &[u8]) -> Result<Vec<ListedEntry>, CopyFailure> {
         let mut found = Vec::new();
         let mut visit = |entry| {
             found.push(entry);
             ControlFlow::Continue(())
         };
-        self.list_with(path, KEPT, &mut visit).await?;
+        self.list_with(path, IN_MEMORY_LIMITS, &mut visit).await?;
         Ok(found)
     }
 
-    /// [`Session::list`], entry by entry as they come, in bounded memory.
+    /// [`ClientSession::list`], entry by entry as they come, in bounded memory.
     ///
     /// # Errors
-    /// As [`Session::list`]; entries may have been visited before.
+    /// As [`ClientSession::list`]; entries may have been visited before.
     pub(crate) async fn list_each(
         &mut self,
         path: &[u8],
-        visit: &mut Visit<'_>,
-    ) -> Result<(), Failure> {
-        self.list_with(path, PASSED_ON, visit).await
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
+        self.list_with(path, STREAMING_LIMITS, visit).await
     }
 
     async fn list_with(
         &mut self,
         path: &[u8],
-        bounds: ListingBounds,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), Failure> {
+        bounds: ListingLimits,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         self.check_path(path)?;
         if self.features().mlst {
             let command = Command::Mlsd(Some(path.to_vec()));
-            let fetch = Fetch {
+            let fetch = ListingRequest {
                 path,
                 command,
                 parse: parse_mlsx,
                 bounds,
             };
-            if let Listing::Came(_) = self.fetch(fetch, visit).await? {
+            if let ListingResult::Complete(_) = self.fetch_listing(fetch, visit).await? {
                 return Ok(());
             }
         }
-        self.list_plain(path, bounds, visit).await
+        self.list_without_mlsd(path, bounds, visit).await
     }
 
     /// Entries as LIST tells them, else NLST, whatever the server has besides; bounds as for
-    /// [`Session::list`].
-    pub(super) async fn list_long(&mut self, path: &[u8]) -> Result<Vec<RemoteEntry>, Failure> {
+    /// [`ClientSession::list`].
+    pub(super) async fn list_by_list_command(
+        &mut self,
+        path: &[u8],
+    ) -> Result<Vec<ListedEntry>, CopyFailure> {
         let mut found = Vec::new();
         let mut visit = |entry| {
             found.push(entry);
             ControlFlow::Continue(())
         };
-        self.list_plain(path, KEPT, &mut visit).await?;
+        self.list_without_mlsd(path, IN_MEMORY_LIMITS, &mut visit)
+            .await?;
         Ok(found)
     }
 
     /// LIST and NLST without a path, inside the directory: servers read options, blanks and
     /// wildcards in a path differently.
-    async fn list_plain(
+    async fn list_without_mlsd(
         &mut self,
         path: &[u8],
-        bounds: ListingBounds,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), Failure> {
-        if let Some(reply) = self.enter(path).await? {
-            let doing = format!("list {}", shown(path));
-            return Err(replies::refusal(self.name(), &doing, &reply));
+        bounds: ListingLimits,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
+        if let Some(reply) = self.change_directory(path).await? {
+            let doing = format!("list {}", display_path(path));
+            return Err(replies::refusal_failure(self.name(), &doing, &reply));
         }
         // vsftpd hides names that start with a dot unless asked. A server that takes `-a` for a
         // name lists nothing or refuses; then the plain form speaks.
@@ -134,44 +138,48 @@ impl Session {
                 visited = true;
                 visit(entry)
             };
-            let fetch = Fetch {
+            let fetch = ListingRequest {
                 path,
                 command: Command::List(argument),
                 parse: parse_ls,
                 bounds,
             };
-            match self.fetch(fetch, &mut noting).await {
-                Ok(Listing::Came(seen)) if last || seen.lines > 0 => {
-                    if seen.entries == 0 && seen.strange > 0 {
+            match self.fetch_listing(fetch, &mut noting).await {
+                Ok(ListingResult::Complete(seen)) if last || seen.lines > 0 => {
+                    if seen.entries == 0 && seen.unrecognized > 0 {
                         break;
                     }
                     return Ok(());
                 }
-                Ok(Listing::Came(_) | Listing::Unsupported) => {}
+                Ok(ListingResult::Complete(_) | ListingResult::Unsupported) => {}
                 Err(failure) if last || visited || failure.exit == Exit::Unreachable => {
                     return Err(failure);
                 }
                 Err(_) => {}
             }
         }
-        self.list_names(path, visit).await
+        self.list_by_nlst(path, visit).await
     }
 
     /// Names alone; each is looked at on its own.
-    async fn list_names(&mut self, path: &[u8], visit: &mut Visit<'_>) -> Result<(), Failure> {
+    async fn list_by_nlst(
+        &mut self,
+        path: &[u8],
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<(), CopyFailure> {
         let mut names = Vec::new();
-        let mut keep = |entry: RemoteEntry| {
+        let mut keep = |entry: ListedEntry| {
             names.push(entry.name);
             ControlFlow::Continue(())
         };
-        let fetch = Fetch {
+        let fetch = ListingRequest {
             path,
             command: Command::Nlst(None),
-            parse: name_alone,
-            bounds: KEPT,
+            parse: parse_nlst_line,
+            bounds: IN_MEMORY_LIMITS,
         };
-        let Listing::Came(_) = self.fetch(fetch, &mut keep).await? else {
-            return Err(Failure {
+        let ListingResult::Complete(_) = self.fetch_listing(fetch, &mut keep).await? else {
+            return Err(CopyFailure {
                 exit: Exit::Protocol,
                 message: format!(
                     "{} can list no directory in a form that is understood (MLSD, LIST, NLST); \
@@ -202,52 +210,60 @@ impl Session {
         Ok(())
     }
 
-    async fn fetch(&mut self, fetch: Fetch<'_>, visit: &mut Visit<'_>) -> Result<Listing, Failure> {
-        let need = need(fetch.command);
-        let doing = format!("list {}", shown(fetch.path));
+    async fn fetch_listing(
+        &mut self,
+        fetch: ListingRequest<'_>,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<ListingResult, CopyFailure> {
+        let need = listing_requirements(fetch.command);
+        let doing = format!("list {}", display_path(fetch.path));
         let mut warnings = Vec::new();
         let prepared = self
-            .prepare(&need, &Ends::default(), &doing, &mut warnings)
+            .prepare_transfer(&need, &LocalDataEnd::default(), &doing, &mut warnings)
             .await?;
-        let Prepared::Ready { alternative } = prepared else {
-            return Ok(Listing::Unsupported);
+        let PreparationResult::Ready { alternative } = prepared else {
+            return Ok(ListingResult::Unsupported);
         };
-        let (sender, batches) = mpsc::channel(BATCHES);
+        let (sender, batches) = mpsc::channel(QUEUED_BATCHES);
         let sink = Arc::new(EntrySink::new(fetch.parse, fetch.bounds, sender));
-        let exchange = Exchange {
-            local_end: LocalEnd::Receive {
+        let exchange = TransferExchange {
+            local_end: LocalTransfer::Receive {
                 sink: Arc::clone(&sink) as Arc<_>,
-                plan: RecvPlan {
+                plan: ReceivePlan {
                     origin: 0,
                     stream_start: 0,
                     limit: None,
                 },
-                overruns: false,
+                server_overruns: false,
             },
-            settings: settings(self.control.patience()),
-            control: &Arc::new(Control::new()),
-            told: Told::default(),
+            settings: listing_settings(self.control.reply_timeout()),
+            control: &Arc::new(TransferControl::new()),
+            reply_sinks: ReplySinks::default(),
             alternative,
-            await_start: false,
+            wait_for_start: false,
             doing: &doing,
         };
-        let (came, enough) = self.take_entries(exchange, batches, &sink, visit).await;
+        let (came, enough) = self.visit_entries(exchange, batches, &sink, visit).await;
         match came {
-            Ok(seen) => Ok(Listing::Came(seen)),
-            Err(_) if enough => Ok(Listing::Came(Seen::default())),
-            Err(ended) => match (sink.excess(), ended.refusal) {
-                (Some(excess), _) => Err(Failure::new(
+            Ok(seen) => Ok(ListingResult::Complete(seen)),
+            Err(_) if enough => Ok(ListingResult::Complete(ListingLineCounts::default())),
+            Err(ended) => match (sink.exceeded_limit(), ended.refusal) {
+                (Some(excess), _) => Err(CopyFailure::new(
                     Exit::Protocol,
                     format!(
                         "{}: its listing of {} has {excess}",
                         self.name(),
-                        shown(fetch.path)
+                        display_path(fetch.path)
                     ),
                 )),
-                (_, Some(reply)) if replies::is_unsupported(&reply) => Ok(Listing::Unsupported),
+                (_, Some(reply)) if replies::is_unsupported(&reply) => {
+                    Ok(ListingResult::Unsupported)
+                }
                 // Some servers refuse to list an empty directory by names.
-                (_, Some(reply)) if reply.code == 550 && is_empty_nlst(&need.verb, &reply) => {
-                    Ok(Listing::Came(Seen::default()))
+                (_, Some(reply))
+                    if reply.code == 550 && is_empty_directory_reply(&need.command, &reply) =>
+                {
+                    Ok(ListingResult::Complete(ListingLineCounts::default()))
                 }
                 _ => Err(ended.failure),
             },
@@ -255,15 +271,15 @@ impl Session {
     }
 
     /// Visits entries while they come; whether the visitor had enough.
-    async fn take_entries(
+    async fn visit_entries(
         &mut self,
-        exchange: Exchange<'_>,
-        mut batches: mpsc::Receiver<Vec<RemoteEntry>>,
+        exchange: TransferExchange<'_>,
+        mut batches: mpsc::Receiver<Vec<ListedEntry>>,
         sink: &EntrySink,
-        visit: &mut Visit<'_>,
-    ) -> (Result<Seen, Ended>, bool) {
+        visit: &mut EntryVisitor<'_>,
+    ) -> (Result<ListingLineCounts, FailedTransfer>, bool) {
         let mut enough = false;
-        let mut take = |batch: Vec<RemoteEntry>| {
+        let mut take = |batch: Vec<ListedEntry>| {
             let mut entries = batch.into_iter();
             enough = enough || entries.any(|entry| visit(entry).is_break());
             enough
@@ -284,7 +300,7 @@ impl Session {
             while let Ok(batch) = batches.try_recv() {
                 take(batch);
             }
-            let (rest, seen) = sink.end();
+            let (rest, seen) = sink.finish();
             take(rest);
             seen
         });
@@ -293,62 +309,62 @@ impl Session {
 }
 
 /// A listing command and how its answer is read.
-struct Fetch<'a> {
+struct ListingRequest<'a> {
     path: &'a [u8],
     command: Command,
-    parse: Parse,
-    bounds: ListingBounds,
+    parse: ListingLineParser,
+    bounds: ListingLimits,
 }
 
 /// MODE S whatever the session's transfers use: every server can.
-fn need(command: Command) -> Need {
-    Need {
-        direction: Direction::Send,
-        mode: Mode::Stream,
-        streams: StreamRange::fixed(1),
-        congestion: None,
+fn listing_requirements(command: Command) -> TransferRequirements {
+    TransferRequirements {
+        direction: TransferDirection::Send,
+        mode: TransferMode::Stream,
+        streams: ParallelismRange::fixed(1),
+        congestion_control: None,
         buffer: None,
-        sizing: None,
-        allocate: None,
-        store_sum: None,
+        buffer_sizing: None,
+        announced_size: None,
+        store_checksum: None,
         restart: None,
         server_listens: true,
-        reusable: false,
-        verb: command,
+        connections_reusable: false,
+        command,
     }
 }
 
 /// A line of NLST: a name, with or without the directory's path.
-fn name_alone(line: &[u8]) -> Option<RemoteEntry> {
+fn parse_nlst_line(line: &[u8]) -> Option<ListedEntry> {
     let name = line.rsplit(|b| *b == b'/').next().unwrap_or(line);
-    (!name.is_empty()).then(|| RemoteEntry::new(name, Kind::File))
+    (!name.is_empty()).then(|| ListedEntry::new(name, EntryKind::File))
 }
 
 /// RFC 959 servers of old answer NLST of an empty directory with `550 No files found`.
-fn is_empty_nlst(verb: &Command, reply: &proto::reply::Reply) -> bool {
+fn is_empty_directory_reply(verb: &Command, reply: &proto::reply::Reply) -> bool {
     matches!(verb, Command::Nlst(_))
-        && cause(reply) != Cause::Denied
+        && refusal_cause(reply) != RefusalCause::Denied
         && reply.text().to_lowercase().contains("no files")
 }
 
-fn settings(patience: Duration) -> Settings {
-    Settings {
+fn listing_settings(patience: Duration) -> TransferSettings {
+    TransferSettings {
         options: TransferOptions {
             io: IoMethod::Copy,
             block: 64 << 10,
             stall: patience,
             ..TransferOptions::default()
         },
-        mode: Mode::Stream,
-        type_: Type::Image,
+        mode: TransferMode::Stream,
+        type_: DataType::Image,
         streams: 1,
-        most_streams: 1,
-        least_streams: 1,
-        most_connections: 1,
+        max_streams: 1,
+        min_streams: 1,
+        max_connections: 1,
         adapt: false,
         prior: Prior::default(),
-        sum: None,
-        connect: patience,
+        checksum: None,
+        connect_timeout: patience,
         drs: None,
         close_after: false,
     }

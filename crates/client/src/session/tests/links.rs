@@ -6,14 +6,18 @@ use crate::remove::remove_tree;
 const HIDES: &str = "211-x\n MLST type*;size*;\n211 End";
 
 /// The top is a directory, and its MLSD shows this.
-fn top_with(facts: &str) -> Vec<Act> {
+fn top_with(facts: &str) -> Vec<ScriptedAction> {
     script([
-        login_with(HIDES),
-        call("MLST /t", "250-is\n type=dir; /t\n250 end"),
-        call("DELE /t", "550 /t: Is a directory"),
-        vec![Listen("PASV"), Hear("MLSD /t"), Say("150 go")],
-        vec![Give(facts.as_bytes().to_vec()), Say("226 done")],
-        call("CWD /t", "250 ok"),
+        login_script_with_feat(HIDES),
+        command_and_reply("MLST /t", "250-is\n type=dir; /t\n250 end"),
+        command_and_reply("DELE /t", "550 /t: Is a directory"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("MLSD /t"),
+            SendLine("150 go"),
+        ],
+        vec![SendData(facts.as_bytes().to_vec()), SendLine("226 done")],
+        command_and_reply("CWD /t", "250 ok"),
     ])
 }
 
@@ -22,10 +26,14 @@ async fn a_link_that_facts_show_as_a_directory_is_removed_and_not_entered() {
     let long = b"lrwxrwxrwx 1 u g 7 Nov 20 08:21 out -> ../keep\r\n".to_vec();
     let acts = script([
         top_with("type=dir; out\r\n"),
-        vec![Listen("PASV"), Hear("LIST -a"), Say("150 go")],
-        vec![Give(long), Say("226 done")],
-        call("DELE /t/out", "250 gone"),
-        call("RMD /t", "250 gone"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("LIST -a"),
+            SendLine("150 go"),
+        ],
+        vec![SendData(long), SendLine("226 done")],
+        command_and_reply("DELE /t/out", "250 gone"),
+        command_and_reply("RMD /t", "250 gone"),
     ]);
     let (mut session, fake) = opened(acts).await;
     remove_tree(&mut session, b"/t").await.unwrap();
@@ -36,11 +44,23 @@ async fn a_link_that_facts_show_as_a_directory_is_removed_and_not_entered() {
 async fn what_may_be_a_link_elsewhere_is_not_entered_and_nothing_is_deleted() {
     let acts = script([
         top_with("type=file;size=1; f\r\ntype=dir; d\r\n"),
-        vec![Listen("PASV"), Hear("LIST -a"), Say("502 no")],
-        vec![Listen("PASV"), Hear("LIST\r"), Say("502 no")],
-        vec![Listen("PASV"), Hear("NLST\r"), Say("502 no")],
-        call("DELE /t/d", "550 Delete operation failed."),
-        vec![Act::HearEnd],
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("LIST -a"),
+            SendLine("502 no"),
+        ],
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("LIST\r"),
+            SendLine("502 no"),
+        ],
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("NLST\r"),
+            SendLine("502 no"),
+        ],
+        command_and_reply("DELE /t/d", "550 Delete operation failed."),
+        vec![ScriptedAction::ExpectEof],
     ]);
     let (mut session, fake) = opened(acts).await;
     let failure = remove_tree(&mut session, b"/t").await.unwrap_err();
@@ -56,24 +76,27 @@ async fn what_may_be_a_link_elsewhere_is_not_entered_and_nothing_is_deleted() {
 #[tokio::test]
 async fn a_link_that_is_named_is_looked_at_where_it_leads() {
     let acts = script([
-        login_with(HIDES),
-        call(
+        login_script_with_feat(HIDES),
+        command_and_reply(
             "MLST /l",
             "250-is\n type=OS.unix=slink:;size=9; /l\n250 end",
         ),
-        call("CWD /l", "550 no directory"),
-        call("SIZE /l", "213 5000"),
-        call(
+        command_and_reply("CWD /l", "550 no directory"),
+        command_and_reply("SIZE /l", "213 5000"),
+        command_and_reply(
             "MLST /gone",
             "250-is\n type=OS.unix=slink:x; /gone\n250 end",
         ),
-        call("CWD /gone", "550 no directory"),
-        call("SIZE /gone", "550 No such file or directory"),
+        command_and_reply("CWD /gone", "550 no directory"),
+        command_and_reply("SIZE /gone", "550 No such file or directory"),
     ]);
     let (mut session, fake) = opened(acts).await;
     let there = session.stat(b"/l").await.unwrap();
-    assert_eq!((there.kind, there.size), (Kind::File, Some(5000)));
-    assert!(there.is_link());
-    assert_eq!(session.stat(b"/gone").await.unwrap().kind, Kind::SymLink);
+    assert_eq!((there.kind, there.size), (EntryKind::File, Some(5000)));
+    assert!(there.is_symlink());
+    assert_eq!(
+        session.stat(b"/gone").await.unwrap().kind,
+        EntryKind::SymLink
+    );
     fake.finish().await;
 }

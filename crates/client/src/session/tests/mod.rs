@@ -2,48 +2,53 @@
 
 use std::time::Duration;
 
-use proto::checksum::Algorithm;
-use proto::listing::Kind;
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::EntryKind;
 
-use super::Session;
-use super::fake::{Act, Fake, call, login, login_with};
+use super::ClientSession;
+use super::scripted_server::{
+    ScriptedAction, ScriptedFtpServer, command_and_reply, login_script, login_script_with_feat,
+};
 use crate::location::{Scheme, Server};
-use crate::{Credential, Exit, Failure};
-use Act::{Give, Hear, Listen, Say, Wait};
+use crate::{CopyFailure, Credential, Exit};
+use ScriptedAction::{ExpectLine, ExpectPassiveAndReply, SendData, SendLine, Sleep};
 
-mod ahead;
 mod links;
+mod pipelining;
 mod preliminary;
 mod telnet;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn script<const N: usize>(parts: [Vec<Act>; N]) -> Vec<Act> {
+fn script<const N: usize>(parts: [Vec<ScriptedAction>; N]) -> Vec<ScriptedAction> {
     parts.into_iter().flatten().collect()
 }
 
-async fn open_on(acts: Vec<Act>) -> Result<Session, Failure> {
-    let fake = Fake::start(acts).await;
-    Session::open(&fake.server, PATIENCE).await
+async fn open_on(acts: Vec<ScriptedAction>) -> Result<ClientSession, CopyFailure> {
+    let fake = ScriptedFtpServer::start_session(acts).await;
+    ClientSession::open(&fake.server, PATIENCE).await
 }
 
-async fn opened(acts: Vec<Act>) -> (Session, Fake) {
-    let fake = Fake::start(acts).await;
-    let session = Session::open(&fake.server, PATIENCE).await.unwrap();
+async fn opened(acts: Vec<ScriptedAction>) -> (ClientSession, ScriptedFtpServer) {
+    let fake = ScriptedFtpServer::start_session(acts).await;
+    let session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
     (session, fake)
 }
 
 #[tokio::test]
 async fn logs_in_with_many_lines_and_stray_ones() {
     let acts = script([
-        vec![Say("220-Welcome\n220-second\nno code here\n220 ready")],
-        call("USER joe", "331-\n331 Password please"),
-        vec![Hear("PASS secret"), Say("stray\n230-hello joe\n230 End.")],
-        call("FEAT", "211-Features\n SIZE\n MLST type*;\n211 End"),
-        call("TYPE I", "200 ok"),
+        vec![SendLine("220-Welcome\n220-second\nno code here\n220 ready")],
+        command_and_reply("USER joe", "331-\n331 Password please"),
+        vec![
+            ExpectLine("PASS secret"),
+            SendLine("stray\n230-hello joe\n230 End."),
+        ],
+        command_and_reply("FEAT", "211-Features\n SIZE\n MLST type*;\n211 End"),
+        command_and_reply("TYPE I", "200 ok"),
     ]);
     let (session, fake) = opened(acts).await;
-    assert!(session.features().known && session.features().mlst);
+    assert!(session.features().feat_answered && session.features().mlst);
     assert!(session.rtt() > Duration::ZERO);
     fake.finish().await;
 }
@@ -56,8 +61,9 @@ async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
         ("\u{15}\u{3}\u{1}", "it said `\\x15\\x03\\x01`"),
     ] {
         // It stays and waits: only what it said can end this, as the patience is an hour.
-        let fake = Fake::start(vec![Say(said), Act::HearEnd]).await;
-        let failure = Session::open(&fake.server, Duration::from_secs(3600)).await;
+        let fake =
+            ScriptedFtpServer::start_session(vec![SendLine(said), ScriptedAction::ExpectEof]).await;
+        let failure = ClientSession::open(&fake.server, Duration::from_secs(3600)).await;
         let failure = failure.unwrap_err();
         assert_eq!((failure.exit, failure.transient), (Exit::Protocol, false));
         assert!(failure.message.contains("does not speak FTP"), "{failure}");
@@ -69,8 +75,8 @@ async fn a_peer_that_does_not_speak_ftp_is_told_so_at_once() {
 async fn facts_that_are_refused_without_a_reason_are_of_nothing() {
     for reply in ["550 MLST", "550 /x: No such file or directory"] {
         let acts = script([
-            login_with("211-x\n MLST type*;size*;\n211 End"),
-            call("MLST /x", reply),
+            login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
+            command_and_reply("MLST /x", reply),
         ]);
         let (mut session, _fake) = opened(acts).await;
         let failure = session.stat(b"/x").await.unwrap_err();
@@ -80,10 +86,10 @@ async fn facts_that_are_refused_without_a_reason_are_of_nothing() {
 }
 
 /// The answers of a server without MLST that shows nothing at `path`.
-fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<Act> {
+fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<ScriptedAction> {
     [
-        call(cwd, "550 Failed to change directory."),
-        call(size, "550 Could not get file size."),
+        command_and_reply(cwd, "550 Failed to change directory."),
+        command_and_reply(size, "550 Could not get file size."),
     ]
     .concat()
 }
@@ -91,11 +97,11 @@ fn nothing_at(cwd: &'static str, size: &'static str) -> Vec<Act> {
 #[tokio::test]
 async fn a_refusal_to_make_a_directory_names_the_one_that_is_missing() {
     let acts = script([
-        login(),
-        call("MKD /no/x", "550 Create directory operation failed."),
-        call("CWD /no/x", "550 Failed to change directory."),
+        login_script(),
+        command_and_reply("MKD /no/x", "550 Create directory operation failed."),
+        command_and_reply("CWD /no/x", "550 Failed to change directory."),
         nothing_at("CWD /no/x", "SIZE /no/x"),
-        call("CWD /no\r", "550 Failed to change directory."),
+        command_and_reply("CWD /no\r", "550 Failed to change directory."),
     ]);
     let (mut session, fake) = opened(acts).await;
     let failure = session.make_dir(b"/no/x").await.unwrap_err();
@@ -107,11 +113,11 @@ async fn a_refusal_to_make_a_directory_names_the_one_that_is_missing() {
 #[tokio::test]
 async fn a_refusal_without_a_reason_of_what_is_there_is_one_of_permission() {
     let acts = script([
-        login(),
-        call("DELE /a", "550 Delete operation failed."),
-        call("CWD /a", "550 Failed to change directory."),
-        call("SIZE /a", "213 5"),
-        call("MDTM /a", "500 what?"),
+        login_script(),
+        command_and_reply("DELE /a", "550 Delete operation failed."),
+        command_and_reply("CWD /a", "550 Failed to change directory."),
+        command_and_reply("SIZE /a", "213 5"),
+        command_and_reply("MDTM /a", "500 what?"),
     ]);
     let (mut session, fake) = opened(acts).await;
     let failure = session.delete(b"/a").await.unwrap_err();
@@ -122,10 +128,10 @@ async fn a_refusal_without_a_reason_of_what_is_there_is_one_of_permission() {
 #[tokio::test]
 async fn a_login_without_password_sends_none() {
     let acts = script([
-        vec![Say("220 hi")],
-        call("USER joe", "230 in already"),
-        call("FEAT", "500 what?"),
-        call("TYPE I", "200 ok"),
+        vec![SendLine("220 hi")],
+        command_and_reply("USER joe", "230 in already"),
+        command_and_reply("FEAT", "500 what?"),
+        command_and_reply("TYPE I", "200 ok"),
     ]);
     let (_session, fake) = opened(acts).await;
     fake.finish().await;
@@ -156,7 +162,10 @@ async fn refused_logins_say_why() {
         ("421 too many", "try again later", Exit::Unreachable, true),
     ];
     for (reply, words, exit, transient) in table {
-        let acts = script([vec![Say("220 hi")], call("USER joe", reply)]);
+        let acts = script([
+            vec![SendLine("220 hi")],
+            command_and_reply("USER joe", reply),
+        ]);
         let failure = open_on(acts).await.unwrap_err();
         assert!(failure.message.contains(words), "{failure}");
         assert_eq!((failure.exit, failure.transient), (*exit, *transient));
@@ -165,12 +174,14 @@ async fn refused_logins_say_why() {
 
 #[tokio::test]
 async fn unusable_greetings() {
-    let busy = open_on(vec![Say("421 Service busy")]).await.unwrap_err();
+    let busy = open_on(vec![SendLine("421 Service busy")])
+        .await
+        .unwrap_err();
     assert_eq!((busy.exit, busy.transient), (Exit::Unreachable, true));
     assert!(busy.message.contains("Service busy"), "{busy}");
 
     let http = "HTTP/1.1 400 Bad Request\n".repeat(40);
-    let garbage = open_on(vec![Say(http.leak())]).await.unwrap_err();
+    let garbage = open_on(vec![SendLine(http.leak())]).await.unwrap_err();
     assert_eq!((garbage.exit, garbage.transient), (Exit::Protocol, false));
 
     let closed = open_on(vec![]).await.unwrap_err();
@@ -179,8 +190,8 @@ async fn unusable_greetings() {
 
 #[tokio::test]
 async fn a_silent_server_runs_into_the_time_out() {
-    let fake = Fake::start(vec![Act::HearEnd]).await;
-    let failure = Session::open(&fake.server, Duration::from_millis(200))
+    let fake = ScriptedFtpServer::start_session(vec![ScriptedAction::ExpectEof]).await;
+    let failure = ClientSession::open(&fake.server, Duration::from_millis(200))
         .await
         .unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Unreachable, true));
@@ -201,7 +212,7 @@ async fn hosts_that_are_not_there() {
     let any_port = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     deaf.bind(&any_port.into()).unwrap();
     let port = deaf.local_addr().unwrap().as_socket().unwrap().port();
-    let refused = Session::open(&server("127.0.0.1", port), PATIENCE)
+    let refused = ClientSession::open(&server("127.0.0.1", port), PATIENCE)
         .await
         .unwrap_err();
     assert_eq!(
@@ -210,7 +221,7 @@ async fn hosts_that_are_not_there() {
     );
     assert!(refused.message.contains("cannot connect"), "{refused}");
 
-    let unknown = Session::open(&server("no-such-host.invalid", 21), PATIENCE)
+    let unknown = ClientSession::open(&server("no-such-host.invalid", 21), PATIENCE)
         .await
         .unwrap_err();
     assert_eq!(
@@ -221,17 +232,19 @@ async fn hosts_that_are_not_there() {
 
 #[tokio::test]
 async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
-    let (mut session, fake) = opened(login()).await;
+    let (mut session, fake) = opened(login_script()).await;
     for path in [&b"/a\nDELE /b"[..], b"/a\rb", b"/a\0b", b""] {
         let failure = session.delete(path).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
     }
     fake.finish().await;
-    let mut server = Fake::start(login()).await.server;
+    let mut server = ScriptedFtpServer::start_session(login_script())
+        .await
+        .server;
     let unspoken = Credential::Token("secret".into());
     for credential in [Credential::password("joe\r\nDELE x", "secret"), unspoken] {
         server.credential = credential;
-        let failure = Session::open(&server, PATIENCE).await.unwrap_err();
+        let failure = ClientSession::open(&server, PATIENCE).await.unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
     }
 }
@@ -239,20 +252,20 @@ async fn names_that_no_line_can_carry_are_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn stat_on_a_plain_server() {
     let acts = script([
-        login(),
-        call("CWD /d/f", "550 Failed to change directory."),
-        call("SIZE /d/f", "213 42"),
-        call("MDTM /d/f", "213 20240102030405"),
-        call("CWD /d", "250 ok"),
-        call("MDTM /d", "550 not a plain file"),
-        call("CWD /none", "550 Failed to change directory."),
-        call("SIZE /none", "550 Could not get file size."),
+        login_script(),
+        command_and_reply("CWD /d/f", "550 Failed to change directory."),
+        command_and_reply("SIZE /d/f", "213 42"),
+        command_and_reply("MDTM /d/f", "213 20240102030405"),
+        command_and_reply("CWD /d", "250 ok"),
+        command_and_reply("MDTM /d", "550 not a plain file"),
+        command_and_reply("CWD /none", "550 Failed to change directory."),
+        command_and_reply("SIZE /none", "550 Could not get file size."),
     ]);
     let (mut session, fake) = opened(acts).await;
     let file = session.stat(b"/d/f").await.unwrap();
     assert_eq!((file.name.as_slice(), file.size), (&b"f"[..], Some(42)));
     assert!(file.modified.is_some());
-    assert_eq!(session.stat(b"/d").await.unwrap().kind, Kind::Dir);
+    assert_eq!(session.stat(b"/d").await.unwrap().kind, EntryKind::Dir);
     assert_eq!(
         session.stat(b"/none").await.unwrap_err().exit,
         Exit::NotFound
@@ -263,12 +276,12 @@ async fn stat_on_a_plain_server() {
 #[tokio::test]
 async fn mkdir_of_a_directory_that_is_there() {
     let acts = script([
-        login(),
-        call("MKD /d", "550 Create directory operation failed."),
-        call("CWD /d", "250 ok"),
-        call("MKD /e", "550 Permission denied."),
-        call("CWD /e", "550 Failed to change directory."),
-        call("MKD /f", "257 \"/f\" created"),
+        login_script(),
+        command_and_reply("MKD /d", "550 Create directory operation failed."),
+        command_and_reply("CWD /d", "250 ok"),
+        command_and_reply("MKD /e", "550 Permission denied."),
+        command_and_reply("CWD /e", "550 Failed to change directory."),
+        command_and_reply("MKD /f", "257 \"/f\" created"),
     ]);
     let (mut session, fake) = opened(acts).await;
     assert!(!session.make_dir(b"/d").await.unwrap());
@@ -287,22 +300,24 @@ async fn a_damaged_sum_is_asked_for_again_and_never_means_that_there_is_none() {
     let feat = "211-x\n CKSM CRC32C:1;\n211 End.";
     let question = "CKSM CRC32C 0 -1 /f";
     let acts = script([
-        login_with(feat),
-        call("OPTS CKSM Markers=", "200 ok"),
-        call(question, "213 8Nbe7658"),
-        call(question, "213 8bbe7658"),
-        call(question, "501 CKSM CR#32C: no such algorithm"),
-        call(question, "213 8bbe7658"),
-        call(question, "213 8Nbe7658"),
-        call(question, "213 x"),
+        login_script_with_feat(feat),
+        command_and_reply("OPTS CKSM Markers=", "200 ok"),
+        command_and_reply(question, "213 8Nbe7658"),
+        command_and_reply(question, "213 8bbe7658"),
+        command_and_reply(question, "501 CKSM CR#32C: no such algorithm"),
+        command_and_reply(question, "213 8bbe7658"),
+        command_and_reply(question, "213 8Nbe7658"),
+        command_and_reply(question, "213 x"),
     ]);
     let (mut session, fake) = opened(acts).await;
     for _ in 0..2 {
-        let sum = session.checksum(Algorithm::Crc32c, 0, None, b"/f").await;
+        let sum = session
+            .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
+            .await;
         assert_eq!(sum.unwrap(), "8bbe7658");
     }
     let failure = session
-        .checksum(Algorithm::Crc32c, 0, None, b"/f")
+        .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
         .await
         .unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Integrity, true));
@@ -310,22 +325,30 @@ async fn a_damaged_sum_is_asked_for_again_and_never_means_that_there_is_none() {
 }
 
 /// A sum that takes longer than the client is patient, with markers on the way.
-async fn long_sum() -> Result<(String, Session, Fake), Failure> {
+async fn long_sum() -> Result<(String, ClientSession, ScriptedFtpServer), CopyFailure> {
     let feat = "211-x\n CKSM CRC32C:1;MD5:2;\n211 End.";
     let marker = "113-Status Marker\n Timestamp: 1.0\n Bytes Processed: 5\n113 End.";
     let acts = script([
-        login_with(feat),
-        call("OPTS CKSM Markers=", "200 ok"),
-        vec![Hear("CKSM CRC32C 0 -1 /f")],
-        vec![Wait(250), Say(marker), Wait(250), Say(marker), Wait(250)],
-        vec![Say("213 ABCDEF")],
-        call("CKSM MD5 0 5 /f", NO_SUCH_FILE),
-        call("CKSM MD5 0 5 /f", NO_SUCH_FILE),
+        login_script_with_feat(feat),
+        command_and_reply("OPTS CKSM Markers=", "200 ok"),
+        vec![ExpectLine("CKSM CRC32C 0 -1 /f")],
+        vec![
+            Sleep(250),
+            SendLine(marker),
+            Sleep(250),
+            SendLine(marker),
+            Sleep(250),
+        ],
+        vec![SendLine("213 ABCDEF")],
+        command_and_reply("CKSM MD5 0 5 /f", NO_SUCH_FILE),
+        command_and_reply("CKSM MD5 0 5 /f", NO_SUCH_FILE),
     ]);
-    let fake = Fake::start(acts).await;
+    let fake = ScriptedFtpServer::start_session(acts).await;
     let patience = Duration::from_millis(400);
-    let mut session = Session::open(&fake.server, patience).await?;
-    let sum = session.checksum(Algorithm::Crc32c, 0, None, b"/f").await?;
+    let mut session = ClientSession::open(&fake.server, patience).await?;
+    let sum = session
+        .checksum(ChecksumAlgorithm::Crc32c, 0, None, b"/f")
+        .await?;
     Ok((sum, session, fake))
 }
 
@@ -342,12 +365,12 @@ async fn checksum_markers_keep_a_long_sum_alive() {
     };
     assert_eq!(sum, "00abcdef");
     let failure = session
-        .checksum(Algorithm::Md5, 0, Some(5), b"/f")
+        .checksum(ChecksumAlgorithm::Md5, 0, Some(5), b"/f")
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::NotFound);
     let cannot = session
-        .checksum(Algorithm::Sha1, 0, None, b"/f")
+        .checksum(ChecksumAlgorithm::Sha1, 0, None, b"/f")
         .await
         .unwrap_err();
     assert_eq!(cannot.exit, Exit::Protocol);
@@ -362,10 +385,14 @@ async fn listing_by_ls_with_hidden_names() {
         -rw-r--r--    1 0 0     7 Nov 20 08:21 .hidden\r\n\
         -rw-r--r--    1 0 0    42 Nov 20 08:21 a b\r\n";
     let acts = script([
-        login(),
-        call("CWD /d", "250 ok"),
-        vec![Listen("PASV"), Hear("LIST -a"), Say("150 go")],
-        vec![Give(text.to_vec()), Say("226 done")],
+        login_script(),
+        command_and_reply("CWD /d", "250 ok"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("LIST -a"),
+            SendLine("150 go"),
+        ],
+        vec![SendData(text.to_vec()), SendLine("226 done")],
     ]);
     let (mut session, fake) = opened(acts).await;
     let names: Vec<_> = session
@@ -385,17 +412,29 @@ async fn listing_by_ls_with_hidden_names() {
 #[tokio::test]
 async fn listing_by_names_when_nothing_else_is_known() {
     let acts = script([
-        login(),
-        call("CWD /d", "250 ok"),
-        vec![Listen("PASV"), Hear("LIST -a"), Say("502 no")],
-        vec![Listen("PASV"), Hear("LIST\r"), Say("502 no")],
-        vec![Listen("PASV"), Hear("NLST\r"), Say("150 go")],
-        vec![Give(b"f\r\n/d/g\r\n".to_vec()), Say("226 done")],
-        call("CWD /d/f", "550 no"),
-        call("SIZE /d/f", "213 1"),
-        call("MDTM /d/f", "502 no"),
-        call("CWD /d/g", "250 ok"),
-        call("MDTM /d/g", "502 no"),
+        login_script(),
+        command_and_reply("CWD /d", "250 ok"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("LIST -a"),
+            SendLine("502 no"),
+        ],
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("LIST\r"),
+            SendLine("502 no"),
+        ],
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("NLST\r"),
+            SendLine("150 go"),
+        ],
+        vec![SendData(b"f\r\n/d/g\r\n".to_vec()), SendLine("226 done")],
+        command_and_reply("CWD /d/f", "550 no"),
+        command_and_reply("SIZE /d/f", "213 1"),
+        command_and_reply("MDTM /d/f", "502 no"),
+        command_and_reply("CWD /d/g", "250 ok"),
+        command_and_reply("MDTM /d/g", "502 no"),
     ]);
     let (mut session, fake) = opened(acts).await;
     let entries = session.list(b"/d").await.unwrap();
@@ -403,21 +442,32 @@ async fn listing_by_names_when_nothing_else_is_known() {
         .iter()
         .map(|e| (e.name.as_slice(), e.kind))
         .collect();
-    assert_eq!(kinds, [(&b"f"[..], Kind::File), (b"g", Kind::Dir)]);
+    assert_eq!(
+        kinds,
+        [(&b"f"[..], EntryKind::File), (b"g", EntryKind::Dir)]
+    );
     fake.finish().await;
 }
 
 #[tokio::test]
 async fn epsv_when_pasv_is_refused() {
     let acts = script([
-        login_with("211-x\n MLST type*;size*;\n211 End"),
-        call("PASV", "500 no PASV here"),
-        vec![Listen("EPSV"), Hear("MLSD /d"), Say("150 go")],
-        vec![Give(
+        login_script_with_feat("211-x\n MLST type*;size*;\n211 End"),
+        command_and_reply("PASV", "500 no PASV here"),
+        vec![
+            ExpectPassiveAndReply("EPSV"),
+            ExpectLine("MLSD /d"),
+            SendLine("150 go"),
+        ],
+        vec![SendData(
             b"type=cdir; .\r\nType=file;Size=3; x;y z\r\n".to_vec(),
         )],
-        vec![Say("226 done"), Listen("EPSV"), Hear("MLSD /e")],
-        vec![Say("550 /e: No such file or directory")],
+        vec![
+            SendLine("226 done"),
+            ExpectPassiveAndReply("EPSV"),
+            ExpectLine("MLSD /e"),
+        ],
+        vec![SendLine("550 /e: No such file or directory")],
     ]);
     let (mut session, fake) = opened(acts).await;
     let entries = session.list(b"/d").await.unwrap();
@@ -431,18 +481,18 @@ async fn epsv_when_pasv_is_refused() {
 #[tokio::test]
 async fn a_bare_550_is_settled_by_looking() {
     let (mut session, fake) = opened(script([
-        login(),
-        call("DELE /gone", "550 Delete operation failed."),
-        call("CWD /gone", "550 Failed to change directory."),
-        call("SIZE /gone", "550 Could not get file size."),
-        call("DELE /kept", "550 Delete operation failed."),
-        call("CWD /kept", "550 Failed to change directory."),
-        call("SIZE /kept", "213 5"),
-        call("MDTM /kept", "213 20200101000000"),
-        call("DELE /told", "550 Permission denied."),
-        call("RNFR /gone", "550 RNFR command failed."),
-        call("CWD /gone", "550 Failed to change directory."),
-        call("SIZE /gone", "550 Could not get file size."),
+        login_script(),
+        command_and_reply("DELE /gone", "550 Delete operation failed."),
+        command_and_reply("CWD /gone", "550 Failed to change directory."),
+        command_and_reply("SIZE /gone", "550 Could not get file size."),
+        command_and_reply("DELE /kept", "550 Delete operation failed."),
+        command_and_reply("CWD /kept", "550 Failed to change directory."),
+        command_and_reply("SIZE /kept", "213 5"),
+        command_and_reply("MDTM /kept", "213 20200101000000"),
+        command_and_reply("DELE /told", "550 Permission denied."),
+        command_and_reply("RNFR /gone", "550 RNFR command failed."),
+        command_and_reply("CWD /gone", "550 Failed to change directory."),
+        command_and_reply("SIZE /gone", "550 Could not get file size."),
     ]))
     .await;
     let gone = session.delete(b"/gone").await.unwrap_err();
@@ -459,15 +509,15 @@ async fn a_bare_550_is_settled_by_looking() {
 
 #[tokio::test]
 async fn data_connections_go_to_the_server_itself_unless_others_are_allowed() {
-    let (mut session, _fake) = opened(login()).await;
+    let (mut session, _fake) = opened(login_script()).await;
     let other = "192.0.2.1:4000".parse().unwrap();
     let mut warnings = Vec::new();
-    let own = session.data_address(other, &mut warnings);
+    let own = session.checked_data_address(other, &mut warnings);
     assert_eq!(own, "127.0.0.1:4000".parse().unwrap());
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(warnings[0].contains("--allow-foreign-data-address"));
-    session.allow_foreign_data(true);
-    assert_eq!(session.data_address(other, &mut warnings), other);
+    session.set_allow_foreign_data(true);
+    assert_eq!(session.checked_data_address(other, &mut warnings), other);
     assert_eq!(warnings.len(), 1);
 }
 
@@ -475,10 +525,10 @@ async fn data_connections_go_to_the_server_itself_unless_others_are_allowed() {
 async fn a_server_that_wants_to_know_is_told_once_of_the_other_host_of_its_data() {
     let feat = "211-Features\n DATAPEER\n211 End";
     let acts = script([
-        login_with(feat),
-        call("SITE DATAPEER 192.0.2.1", "200 ok"),
-        call("SITE DATAPEER 192.0.2.2", "501 no"),
-        call("NOOP", "200 ok"),
+        login_script_with_feat(feat),
+        command_and_reply("SITE DATAPEER 192.0.2.1", "200 ok"),
+        command_and_reply("SITE DATAPEER 192.0.2.2", "501 no"),
+        command_and_reply("NOOP", "200 ok"),
     ]);
     let (mut session, fake) = opened(acts).await;
     // This machine may connect anyway.
@@ -489,7 +539,7 @@ async fn a_server_that_wants_to_know_is_told_once_of_the_other_host_of_its_data(
         "::1",
         "192.0.2.2",
     ] {
-        let named = session.name_data_peer(host.parse().unwrap()).await;
+        let named = session.announce_data_peer(host.parse().unwrap()).await;
         named.unwrap();
     }
     let noop = proto::command::Command::Noop;

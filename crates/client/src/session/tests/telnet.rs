@@ -6,9 +6,9 @@ const GLOBUS: &str = "220 h GridFTP Server 13.20 (gcc64, 1560187294-0) [Globus T
 
 #[tokio::test]
 async fn a_name_that_globus_would_change_is_refused_and_nothing_is_sent() {
-    let mut acts = login();
-    acts[0] = Say(GLOBUS);
-    acts.extend(call("DELE /ok", "250 gone"));
+    let mut acts = login_script();
+    acts[0] = SendLine(GLOBUS);
+    acts.extend(command_and_reply("DELE /ok", "250 gone"));
     let (mut session, fake) = opened(acts).await;
     let dir = session.make_dir(b"/a\xffb").await.map(drop);
     let gone = session.delete(b"/a\xff").await;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use data::dialer::{Connection, Dialer};
+use data::dialer::{DialedConnection, Dialer};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{
@@ -12,7 +12,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error, Proxy, ProxyProtocol};
 
-use crate::{Exit, Failure};
+use crate::{CopyFailure, Exit};
 
 /// Bytes that are received, or sent, at a time.
 const STEP: usize = 256 << 10;
@@ -23,7 +23,7 @@ const LONGEST_HEADER: usize = 64 << 10;
 ///
 /// # Errors
 /// `Unreachable`: no certificate authority is known, or the proxy of the environment is none.
-pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Failure> {
+pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
     let mut tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()));
@@ -46,7 +46,7 @@ pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Failure
         .build();
     let connector =
         ().chain(ConnectProxyConnector::default())
-            .chain(Dials(Arc::clone(dialer)))
+            .chain(DialerConnector(Arc::clone(dialer)))
             .chain(RustlsConnector::default());
     Ok(Agent::with_parts(
         config,
@@ -56,7 +56,7 @@ pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, Failure
 }
 
 /// The system's certificate authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-fn authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, Failure> {
+fn authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
     static KNOWN: OnceLock<Arc<Vec<Certificate<'static>>>> = OnceLock::new();
     let known = KNOWN.get_or_init(|| {
         let found = rustls_native_certs::load_native_certs();
@@ -71,7 +71,7 @@ fn authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, Failure> {
     });
     match known.is_empty() {
         false => Ok(known),
-        true => Err(Failure::new(
+        true => Err(CopyFailure::new(
             Exit::Unreachable,
             "this machine knows no certificate authority to check https: servers with: install \
              ca-certificates, or name a file of them in SSL_CERT_FILE",
@@ -81,7 +81,7 @@ fn authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, Failure> {
 
 /// The proxy that the environment names for a scheme, as curl and wget read it. HTTP_PROXY in upper
 /// case is left alone: a web server makes it of a request's header.
-fn proxy(secure: bool) -> Result<Option<Proxy>, Failure> {
+fn proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
     let names: &[&str] = match secure {
         true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
         false => &["http_proxy", "all_proxy", "ALL_PROXY"],
@@ -91,7 +91,7 @@ fn proxy(secure: bool) -> Result<Option<Proxy>, Failure> {
         return Ok(None);
     };
     let wrong = |_| {
-        Failure::new(
+        CopyFailure::new(
             Exit::Usage,
             format!("{} names no HTTP proxy: write http://host:port", names[0]),
         )
@@ -118,10 +118,10 @@ fn proxy(secure: bool) -> Result<Option<Proxy>, Failure> {
 
 /// Connects by the dialer.
 #[derive(Debug)]
-struct Dials(Arc<Dialer>);
+struct DialerConnector(Arc<Dialer>);
 
-impl<In: Transport> Connector<In> for Dials {
-    type Out = Either<In, Dialled>;
+impl<In: Transport> Connector<In> for DialerConnector {
+    type Out = Either<In, DialerTransport>;
 
     fn connect(
         &self,
@@ -137,7 +137,7 @@ impl<In: Transport> Connector<In> for Dials {
             .map_err(|e| Error::Other(e.into()))?;
         let config = details.config;
         let sizes = (config.input_buffer_size(), config.output_buffer_size());
-        Ok(Some(Either::B(Dialled {
+        Ok(Some(Either::B(DialerTransport {
             connection,
             buffers: LazyBuffers::new(sizes.0, sizes.1),
         })))
@@ -145,18 +145,18 @@ impl<In: Transport> Connector<In> for Dials {
 }
 
 /// A connection and its buffers.
-struct Dialled {
-    connection: Connection,
+struct DialerTransport {
+    connection: DialedConnection,
     buffers: LazyBuffers,
 }
 
-impl fmt::Debug for Dialled {
+impl fmt::Debug for DialerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.connection.fmt(f)
     }
 }
 
-impl Transport for Dialled {
+impl Transport for DialerTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }

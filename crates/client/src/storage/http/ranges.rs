@@ -4,20 +4,20 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use data::job::{Control, Report, Settings};
-use data::pull::{self, Duty, Origin, PullPlan, Reader};
+use data::job::{TransferControl, TransferReport, TransferSettings};
+use data::pull::{self, PullPlan, RangeOrigin, RangeReader, ReaderContext};
 use data::store::Sink;
 use proto::http::content_range::ContentRange;
-use proto::http::target::Target;
+use proto::http::url::HttpUrl;
 use proto::ranges::RangeSet;
 use tune::Evidence;
 
-use super::caller::{Ask, Caller, Home, Payload, Reply};
-use super::facts::Seen;
-use super::refusal;
+use super::client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody, HttpResponse};
+use super::errors;
+use super::facts::HttpFileFacts;
 use crate::transfer::TransferSpec;
-use crate::transfer::verdict::of_pull;
-use crate::{Exit, Failure};
+use crate::transfer::outcome::pull_failure;
+use crate::{CopyFailure, Exit};
 
 /// Most bytes that one of several connections is asked for at a time.
 const PIECE: u64 = 32 << 20;
@@ -26,16 +26,16 @@ pub(super) const LEAST: u64 = 1 << 20;
 
 /// A file at a server, of which is known what was last seen of it.
 #[derive(Debug)]
-pub(super) struct File {
-    pub(super) home: Home,
-    pub(super) settings: Settings,
+pub(super) struct HttpFile {
+    pub(super) home: HttpOrigin,
+    pub(super) settings: TransferSettings,
     /// Where it is asked for by name.
-    pub(super) named: Target,
-    pub(super) seen: Seen,
+    pub(super) named: HttpUrl,
+    pub(super) seen: HttpFileFacts,
     /// `read http://host/f`
     pub(super) doing: String,
     /// Connections of earlier requests.
-    pub(super) kept: Mutex<Vec<Caller>>,
+    pub(super) kept: Mutex<Vec<HttpClient>>,
     /// It was found out that the server sends the whole file whatever range is asked for.
     pub(super) ignores_ranges: AtomicBool,
     /// One reader takes all, so that it may skip what comes before.
@@ -44,25 +44,25 @@ pub(super) struct File {
 
 /// How a file is asked for, and again in one go where the server turns out to send no parts.
 pub(super) fn receive(
-    mut file: File,
+    mut file: HttpFile,
     sink: &Arc<dyn Sink>,
     spec: &TransferSpec,
-    settings: &Settings,
-    control: &Arc<Control>,
-) -> (File, Result<Report, Failure>) {
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> (HttpFile, Result<TransferReport, CopyFailure>) {
     let origin = spec.part.map_or(0, |(offset, _)| offset);
     let part = spec.part.map(|(_, length)| length);
     let size = spec.size.or(part).or(file.seen.size);
-    let view = sink.reread().map(|view| (view, 0));
+    let view = sink.open_reader().map(|view| (view, 0));
     let mut settings = settings.clone();
     if file.alone {
         settings.streams = 1;
     }
     loop {
-        let mut have = spec.have.clone();
+        let mut have = spec.completed_ranges.clone();
         have.extend(&control.stored());
         let missing = size.map(|size| have.gaps(0, size));
-        let share = missing.as_ref().map_or(0, RangeSet::bytes);
+        let share = missing.as_ref().map_or(0, RangeSet::byte_count);
         let plan = PullPlan {
             origin,
             missing,
@@ -75,18 +75,18 @@ pub(super) fn receive(
         let moved = pull::run(&file, sink, &plan, &settings, control);
         let learned = file.ignores_ranges.load(Ordering::Relaxed) && !file.alone;
         match moved {
-            Err(_) if learned && !control.cancelled() => {
+            Err(_) if learned && !control.is_cancelled() => {
                 file.alone = true;
                 settings.streams = 1;
-                settings.sum = settings.sum.filter(|_| control.stored().is_empty());
+                settings.checksum = settings.checksum.filter(|_| control.stored().is_empty());
             }
             Ok(report) => return (file, Ok(report)),
             Err(error) => {
-                let failure = of_pull(
+                let failure = pull_failure(
                     &file.home.target.authority(),
                     &file.doing,
                     &error,
-                    &spec.said,
+                    &spec.confirmation,
                 );
                 return (file, Err(failure));
             }
@@ -94,18 +94,18 @@ pub(super) fn receive(
     }
 }
 
-impl Origin for File {
+impl RangeOrigin for HttpFile {
     fn name(&self) -> String {
         self.named.to_string()
     }
 
-    fn reader(&self) -> io::Result<Box<dyn Reader + '_>> {
+    fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
         let kept = lock(&self.kept).pop();
         let caller = match kept {
             Some(caller) => caller,
-            None => Caller::new(&self.home, &self.settings).map_err(io::Error::other)?,
+            None => HttpClient::new(&self.home, &self.settings).map_err(io::Error::other)?,
         };
-        Ok(Box::new(Asking {
+        Ok(Box::new(HttpRangeReader {
             file: self,
             caller: Some(caller),
             body: None,
@@ -113,11 +113,11 @@ impl Origin for File {
         }))
     }
 
-    fn over_network(&self) -> bool {
+    fn is_networked(&self) -> bool {
         true
     }
 
-    fn least_piece(&self) -> u64 {
+    fn min_piece(&self) -> u64 {
         LEAST
     }
 }
@@ -130,31 +130,31 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// One connection's reader.
-struct Asking<'f> {
-    file: &'f File,
-    caller: Option<Caller>,
+struct HttpRangeReader<'f> {
+    file: &'f HttpFile,
+    caller: Option<HttpClient>,
     body: Option<Box<dyn Read + Send>>,
     /// Bytes of the piece that are still to come; `None`: until the server ends.
     left: Option<u64>,
 }
 
-impl Reader for Asking<'_> {
-    fn join(&mut self, duty: Duty<'_>) {
+impl RangeReader for HttpRangeReader<'_> {
+    fn join_transfer(&mut self, duty: ReaderContext<'_>) {
         if let Some(caller) = &self.caller {
-            caller.dialer.join(duty);
+            caller.dialer.join_transfer(duty);
         }
     }
 
-    fn leave(&mut self) -> Evidence {
+    fn leave_transfer(&mut self) -> Evidence {
         let caller = self.caller.take();
-        let evidence = caller.as_ref().map(|caller| caller.dialer.leave());
+        let evidence = caller.as_ref().map(|caller| caller.dialer.leave_transfer());
         // An unread body closes its connection; the caller makes another one.
         self.body = None;
         lock(&self.file.kept).extend(caller);
         evidence.unwrap_or_default()
     }
 
-    fn ask(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
+    fn request(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
         self.body = None;
         self.begin(start, end).map_err(io::Error::other)
     }
@@ -183,8 +183,8 @@ impl Reader for Asking<'_> {
     }
 }
 
-impl Asking<'_> {
-    fn begin(&mut self, start: u64, end: Option<u64>) -> Result<(), Failure> {
+impl HttpRangeReader<'_> {
+    fn begin(&mut self, start: u64, end: Option<u64>) -> Result<(), CopyFailure> {
         let file = self.file;
         let whole = start == 0 && (end.is_none() || end == file.seen.size);
         let mut fields = Vec::new();
@@ -200,24 +200,24 @@ impl Asking<'_> {
         let reply = self.send(&fields)?;
         match reply.status() {
             200 | 206 => self.take(reply, start, end),
-            _ => Err(refusal::of_status(&file.doing, &reply)),
+            _ => Err(errors::of_status(&file.doing, &reply)),
         }
     }
 
     /// Asks where the last redirect led, and where the file is named if that is no longer right.
-    fn send(&mut self, fields: &[(&str, String)]) -> Result<Reply, Failure> {
+    fn send(&mut self, fields: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
         let file = self.file;
         let Some(caller) = &mut self.caller else {
-            return Err(Failure::new(Exit::Interrupted, "interrupted"));
+            return Err(CopyFailure::new(Exit::Interrupted, "interrupted"));
         };
-        let mut ask = |target: &Target| {
-            let ask = Ask {
+        let mut ask = |target: &HttpUrl| {
+            let ask = HttpRequest {
                 method: "GET",
                 target,
                 fields,
                 doing: &file.doing,
             };
-            caller.ask(&ask, Payload::Empty)
+            caller.ask(&ask, HttpRequestBody::Empty)
         };
         let reply = ask(&file.seen.target)?;
         let expired = matches!(reply.status(), 401 | 403 | 404 | 410);
@@ -229,11 +229,16 @@ impl Asking<'_> {
     }
 
     /// The body of an answer, if it is that of the file which was seen, and of the range.
-    fn take(&mut self, reply: Reply, start: u64, end: Option<u64>) -> Result<(), Failure> {
+    fn take(
+        &mut self,
+        reply: HttpResponse,
+        start: u64,
+        end: Option<u64>,
+    ) -> Result<(), CopyFailure> {
         let file = self.file;
         let failed = |exit, why: &str| {
             let message = format!("cannot {}: {why}", file.doing);
-            Err(Failure::new(exit, message))
+            Err(CopyFailure::new(exit, message))
         };
         if !file.seen.is_same(&reply) {
             return failed(
@@ -263,7 +268,7 @@ impl Asking<'_> {
                     "the server sends another part of the file than was asked for",
                 );
             }
-            let size = told.and_then(|told| told.complete);
+            let size = told.and_then(|told| told.complete_length);
             if size.is_some() && file.seen.size.is_some() && size != file.seen.size {
                 return failed(
                     Exit::Integrity,
@@ -278,11 +283,16 @@ impl Asking<'_> {
     }
 
     /// The whole file came. That is no answer to a range, unless it is one's own business to skip.
-    fn take_whole(&mut self, reply: Reply, start: u64, end: Option<u64>) -> Result<(), Failure> {
+    fn take_whole(
+        &mut self,
+        reply: HttpResponse,
+        start: u64,
+        end: Option<u64>,
+    ) -> Result<(), CopyFailure> {
         let file = self.file;
         let length = reply
             .field("content-length")
-            .and_then(proto::http::content_range::number);
+            .and_then(proto::http::content_range::parse_number);
         if let (Some(length), Some(size)) = (length, file.seen.size)
             && length != size
         {
@@ -290,14 +300,14 @@ impl Asking<'_> {
                 "cannot {}: the file changed while it was copied; start over",
                 file.doing
             );
-            return Err(Failure::new(Exit::Integrity, message));
+            return Err(CopyFailure::new(Exit::Integrity, message));
         }
         let wanted = end.or(file.seen.size).or(length);
         let goes_on = wanted.is_some() && wanted != file.seen.size.or(length);
         if (start > 0 || goes_on) && !file.alone {
             file.ignores_ranges.store(true, Ordering::Relaxed);
             let message = format!("cannot {}: the server sends no parts of it", file.doing);
-            return Err(Failure::new(Exit::Protocol, message));
+            return Err(CopyFailure::new(Exit::Protocol, message));
         }
         let mut body = reply.into_body();
         let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
@@ -321,26 +331,26 @@ impl Asking<'_> {
                 "cannot {}: the server sends more than it said",
                 self.file.doing
             );
-            return Err(io::Error::other(Failure::new(Exit::Protocol, message)));
+            return Err(io::Error::other(CopyFailure::new(Exit::Protocol, message)));
         }
         Ok(())
     }
 
     fn broke(&self, error: io::Error) -> io::Error {
-        let own = error.get_ref().and_then(|e| e.downcast_ref::<Failure>());
+        let own = error
+            .get_ref()
+            .and_then(|e| e.downcast_ref::<CopyFailure>());
         match own {
             Some(_) => error,
             None => io::Error::other(self.failure(&error)),
         }
     }
 
-    fn failure(&self, error: &io::Error) -> Failure {
+    fn failure(&self, error: &io::Error) -> CopyFailure {
         let own = self.caller.as_ref().and_then(|c| c.dialer.take_failure());
         match own {
-            Some(_) => {
-                refusal::of_error(&self.file.doing, &ureq::Error::HostNotFound, own.as_ref())
-            }
-            None => Failure::transient(
+            Some(_) => errors::of_error(&self.file.doing, &ureq::Error::HostNotFound, own.as_ref()),
+            None => CopyFailure::transient(
                 Exit::Unreachable,
                 format!(
                     "cannot {}: the connection was lost: {error}",

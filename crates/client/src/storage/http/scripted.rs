@@ -8,7 +8,7 @@ use proto::ranges::ByteRange;
 
 /// A request as it came.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asked {
+pub(super) struct ReceivedRequest {
     pub(super) method: String,
     /// Path and query.
     pub(super) path: String,
@@ -19,7 +19,7 @@ pub(super) struct Asked {
     pub(super) connection: usize,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         let named = self.fields.iter().find(|(field, _)| field == name);
         named.map(|(_, value)| value.as_str())
@@ -36,22 +36,24 @@ impl Asked {
     }
 }
 
-type Script = dyn Fn(&Asked) -> Vec<u8> + Send + Sync;
+type ResponseScript = dyn Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync;
 
 /// Listens as long as it lives.
-pub(super) struct Scripted {
+pub(super) struct ScriptedHttpServer {
     pub(super) at: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Scripted {
+impl ScriptedHttpServer {
     /// Answers each request with what `script` gives: the bytes of the answer as they are to be sent.
     /// After an empty one the connection is closed.
-    pub(super) fn start(script: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub(super) fn start(
+        script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let asked = Arc::<Mutex<Vec<Asked>>>::default();
-        let (seen, script): (_, Arc<Script>) = (Arc::clone(&asked), Arc::new(script));
+        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
+        let (seen, script): (_, Arc<ResponseScript>) = (Arc::clone(&asked), Arc::new(script));
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
                 let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
@@ -65,7 +67,7 @@ impl Scripted {
     }
 
     /// All requests so far.
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -77,8 +79,8 @@ impl Scripted {
 fn serve(
     stream: TcpStream,
     connection: usize,
-    seen: &Mutex<Vec<Asked>>,
-    script: &Script,
+    seen: &Mutex<Vec<ReceivedRequest>>,
+    script: &ResponseScript,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
@@ -88,11 +90,11 @@ fn serve(
             return Ok(());
         }
         let mut words = line.split_ascii_whitespace().map(str::to_owned);
-        let mut asked = Asked {
+        let mut asked = ReceivedRequest {
             method: words.next().unwrap_or_default(),
             path: words.next().unwrap_or_default(),
             connection,
-            ..Asked::default()
+            ..ReceivedRequest::default()
         };
         loop {
             let mut line = String::new();
@@ -162,7 +164,7 @@ pub(super) fn head(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<
 }
 
 /// Answer of a good server about a file.
-pub(super) fn file(asked: &Asked, body: &[u8], fields: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn file(asked: &ReceivedRequest, body: &[u8], fields: &[(&str, &str)]) -> Vec<u8> {
     let mut all = vec![("Accept-Ranges", "bytes")];
     all.extend_from_slice(fields);
     if asked.method == "HEAD" {

@@ -5,7 +5,7 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
 use units::splitmix::SplitMix64;
 
-use super::scripted::{Asked, Scripted, answer, file, head};
+use super::scripted::{ReceivedRequest, ScriptedHttpServer, answer, file, head};
 use super::*;
 use crate::location::Location;
 
@@ -18,16 +18,16 @@ fn content(len: usize) -> Arc<Vec<u8>> {
 }
 
 /// A session with the server of a URL, and the path.
-fn session(url: &str) -> (Http, Vec<u8>) {
+fn session(url: &str) -> (HttpStorage, Vec<u8>) {
     let find = |_: &str, _: Option<&str>| Credential::Anonymous;
     let Ok(Location::Remote { server, path }) = Location::parse_with(url, &find) else {
         panic!("{url}");
     };
     let query = server.query.as_deref();
-    let target = Target::new(false, &server.host, server.port, b"/", query);
+    let target = HttpUrl::new(false, &server.host, server.port, b"/", query);
     let timeout = Duration::from_secs(20);
     (
-        Http::new(&target, &server.credential, timeout).unwrap(),
+        HttpStorage::new(&target, &server.credential, timeout).unwrap(),
         path,
     )
 }
@@ -36,30 +36,33 @@ fn spec(size: Option<u64>, streams: u32) -> TransferSpec {
     TransferSpec {
         size,
         part: None,
-        place: None,
+        destination_offset: None,
         chunks: None,
-        have: RangeSet::new(),
+        completed_ranges: RangeSet::new(),
         streams,
-        most_streams: streams,
+        max_streams: streams,
         adapt: false,
         prior: tune::Prior::default(),
         mode: crate::ModeChoice::Auto,
-        sum: None,
-        remote_sum: None,
+        checksum: None,
+        server_checksum: None,
         options: data::options::TransferOptions::default(),
-        begun: Arc::default(),
-        marked: Arc::default(),
-        said: Arc::default(),
+        started: Arc::default(),
+        stored_ranges: Arc::default(),
+        confirmation: Arc::default(),
         data_ports: None,
     }
 }
 
 /// Bytes that a fetch brought, and ranges that the control says were stored.
-async fn fetched(url: &str, spec: &TransferSpec) -> (Result<Attempt, Failure>, Vec<u8>, String) {
+async fn fetched(
+    url: &str,
+    spec: &TransferSpec,
+) -> (Result<TransferAttempt, CopyFailure>, Vec<u8>, String) {
     let (mut http, path) = session(url);
     let memory = MemorySink::new(64 << 20, "memory");
     let sink: Arc<dyn Sink> = Arc::new(memory.clone());
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let result = http.fetch(&path, sink, spec, &control).await;
     (result, memory.bytes(), control.stored().to_string())
 }
@@ -68,10 +71,10 @@ async fn fetched(url: &str, spec: &TransferSpec) -> (Result<Attempt, Failure>, V
 async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept() {
     let body = content(9_000_000);
     let served = Arc::clone(&body);
-    let server = Scripted::start(move |asked| file(asked, &served, &[ETAG]));
+    let server = ScriptedHttpServer::start(move |asked| file(asked, &served, &[ETAG]));
     for streams in [1, 4] {
         let mut spec = spec(Some(9_000_000), streams);
-        spec.sum = Some(Algorithm::Crc32c);
+        spec.checksum = Some(ChecksumAlgorithm::Crc32c);
         let (result, bytes, stored) = fetched(&server.url("/f"), &spec).await;
         let attempt = result.unwrap();
         assert!(bytes == *body);
@@ -79,9 +82,9 @@ async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept(
             (attempt.report.evidence.bytes, stored.as_str()),
             (9_000_000, "0-9000000")
         );
-        let mut digest = data::digest::Digest::new(Algorithm::Crc32c);
+        let mut digest = data::checksum::ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
         digest.update(&body);
-        assert_eq!(attempt.report.digest, Some(digest.finish()));
+        assert_eq!(attempt.report.checksum, Some(digest.finish()));
     }
     let asked = server.asked();
     let gets: Vec<_> = asked.iter().filter(|a| a.method == "GET").collect();
@@ -107,10 +110,10 @@ async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept(
 async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
     let body = content(100_000);
     let served = Arc::clone(&body);
-    let server = Scripted::start(move |asked| file(asked, &served, &[ETAG]));
+    let server = ScriptedHttpServer::start(move |asked| file(asked, &served, &[ETAG]));
     let mut spec = spec(Some(50_000), 1);
     spec.part = Some((10_000, 50_000));
-    spec.have.insert(0, 20_000);
+    spec.completed_ranges.insert(0, 20_000);
     let (result, bytes, stored) = fetched(&server.url("/f"), &spec).await;
     result.unwrap();
     assert!(bytes[20_000..] == body[30_000..60_000]);
@@ -128,12 +131,12 @@ async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
     for told in [true, false] {
         let served = Arc::clone(&body);
         let ranges = if told { "none" } else { "bytes" };
-        let server = Scripted::start(move |asked| match asked.method.as_str() {
+        let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
             "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
             _ => answer("200 OK", &[ETAG], &served),
         });
         let mut spec = spec(Some(5_000_000), 4);
-        spec.have.insert(0, 1_000_000);
+        spec.completed_ranges.insert(0, 1_000_000);
         let (result, bytes, stored) = fetched(&server.url("/f"), &spec).await;
         result.unwrap();
         assert!(bytes[1_000_000..] == body[1_000_000..]);
@@ -144,7 +147,7 @@ async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
     let body = content(3_000_000);
-    let server = Scripted::start(move |asked| {
+    let server = ScriptedHttpServer::start(move |asked| {
         let mut full = file(asked, &body, &[ETAG, ("Connection", "close")]);
         if asked.method == "GET" {
             full.truncate(1_000_000);
@@ -162,13 +165,15 @@ async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
 }
 
 /// How a fetch fails of a server that answers GET so.
-async fn failure_of(script: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Failure {
-    let server = Scripted::start(move |asked| match asked.method.as_str() {
+async fn failure_of(
+    script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+) -> CopyFailure {
+    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
         "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1000),
         _ => script(asked),
     });
     let mut spec = spec(Some(1000), 1);
-    spec.have.insert(0, 100);
+    spec.completed_ranges.insert(0, 100);
     let (result, _, stored) = fetched(&server.url("/f?secret=s"), &spec).await;
     assert_eq!(stored, "");
     let failure = result.unwrap_err();
@@ -180,7 +185,7 @@ async fn failure_of(script: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_parts_and_changed_files_are_not_taken() {
     let partial = |range: &'static str, etag: &'static str| {
-        move |_: &Asked| {
+        move |_: &ReceivedRequest| {
             let fields = [("Content-Range", range), ("ETag", etag)];
             answer("206 Partial Content", &fields, &[7; 900])
         }
@@ -238,14 +243,16 @@ async fn refusals_have_their_class() {
 async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
     let body = content(1000);
     let served = Arc::clone(&body);
-    let other = Scripted::start(move |asked| file(asked, &served, &[]));
+    let other = ScriptedHttpServer::start(move |asked| file(asked, &served, &[]));
     let there = other.url("/real?sig=abc");
-    let server = Scripted::start(move |_| answer("302 Found", &[("Location", &there)], b"moved"));
+    let server =
+        ScriptedHttpServer::start(move |_| answer("302 Found", &[("Location", &there)], b"moved"));
     let url = server.url("/f").replace("http://", "http://user:pw@");
     let (result, bytes, _) = fetched(&url, &spec(None, 1)).await;
     result.unwrap();
     assert!(bytes == *body);
-    let login = |asked: Vec<Asked>| asked.iter().all(|a| a.field("authorization").is_some());
+    let login =
+        |asked: Vec<ReceivedRequest>| asked.iter().all(|a| a.field("authorization").is_some());
     assert!(login(server.asked()));
     assert!(
         other
@@ -260,7 +267,7 @@ async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn circles_of_redirects_end() {
-    let server = Scripted::start(|_| answer("302 Found", &[("Location", "/f")], b""));
+    let server = ScriptedHttpServer::start(|_| answer("302 Found", &[("Location", "/f")], b""));
     let (mut http, path) = session(&server.url("/f"));
     let failure = http.stat(&path).await.unwrap_err();
     assert!(failure.message.contains("circles"), "{failure}");
@@ -271,35 +278,41 @@ async fn circles_of_redirects_end() {
 async fn facts_come_from_head_or_from_the_first_byte() {
     let date = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
     let weak = ("ETag", "W/\"x\"");
-    let server = Scripted::start(
-        move |asked| match (asked.method.as_str(), asked.path.as_str()) {
+    let server = ScriptedHttpServer::start(move |asked| {
+        match (asked.method.as_str(), asked.path.as_str()) {
             ("HEAD", "/signed") => head("403 Forbidden", &[], 0),
             ("HEAD", "/weak") => head("200 OK", &[weak], 5),
             _ => file(asked, &[1; 1234], &[ETAG, date]),
-        },
-    );
+        }
+    });
     for path in ["/plain", "/signed"] {
         let (mut http, path) = session(&server.url(path));
         let entry = http.stat(&path).await.unwrap();
-        assert_eq!((entry.kind, entry.size), (Kind::File, Some(1234)));
+        assert_eq!((entry.kind, entry.size), (EntryKind::File, Some(1234)));
         assert_eq!(entry.modified, Some(Timestamp(784_111_777)));
         assert_eq!(entry.unique.as_deref(), Some("\"v1\""));
     }
     let (mut http, path) = session(&server.url("/weak"));
     assert_eq!(http.stat(&path).await.unwrap().unique, None);
     let (mut http, path) = session(&server.url("/d/"));
-    assert_eq!(http.stat(&path).await.unwrap().kind, Kind::Dir);
+    assert_eq!(http.stat(&path).await.unwrap().kind, EntryKind::Dir);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sums_are_those_that_the_server_tells_of_the_whole() {
     let digest = ("Repr-Digest", "md5=:XUFAKrxLKna5cZ2REBfFkg==:");
-    let server = Scripted::start(move |asked| file(asked, b"hello", &[digest]));
+    let server = ScriptedHttpServer::start(move |asked| file(asked, b"hello", &[digest]));
     let (mut http, path) = session(&server.url("/f"));
-    assert_eq!(http.sums(&path).await.unwrap().whole, [Algorithm::Md5]);
-    let sum = http.checksum(Algorithm::Md5, 0, None, &path).await;
+    assert_eq!(
+        http.available_checksums(&path).await.unwrap().whole,
+        [ChecksumAlgorithm::Md5]
+    );
+    let sum = http.checksum(ChecksumAlgorithm::Md5, 0, None, &path).await;
     assert_eq!(sum.as_deref(), Ok("5d41402abc4b2a76b9719d911017c592"));
-    for (algorithm, length) in [(Algorithm::Sha256, None), (Algorithm::Md5, Some(3))] {
+    for (algorithm, length) in [
+        (ChecksumAlgorithm::Sha256, None),
+        (ChecksumAlgorithm::Md5, Some(3)),
+    ] {
         let none = http.checksum(algorithm, 0, length, &path).await;
         assert_eq!(none.unwrap_err().exit, Exit::Protocol);
     }
@@ -307,15 +320,15 @@ async fn sums_are_those_that_the_server_tells_of_the_whole() {
 }
 
 async fn stored(
-    server: &Scripted,
+    server: &ScriptedHttpServer,
     bytes: &[u8],
     size: Option<u64>,
-) -> (Result<Attempt, Failure>, Arc<Control>) {
+) -> (Result<TransferAttempt, CopyFailure>, Arc<TransferControl>) {
     let (mut http, path) = session(&server.url("/dir/f"));
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes.to_vec(), "memory"));
     let mut spec = spec(size, 1);
-    spec.sum = Some(Algorithm::Md5);
+    spec.checksum = Some(ChecksumAlgorithm::Md5);
     let result = http.store(source, &path, &spec, &control).await;
     (result, control)
 }
@@ -324,9 +337,9 @@ async fn stored(
 async fn a_file_is_put_with_its_length_or_in_chunks() {
     let body = content(3_000_000);
     for size in [Some(3_000_000), None] {
-        let server = Scripted::start(|_| answer("201 Created", &[], b""));
+        let server = ScriptedHttpServer::start(|_| answer("201 Created", &[], b""));
         let (result, control) = stored(&server, &body, size).await;
-        assert!(result.unwrap().report.digest.is_some());
+        assert!(result.unwrap().report.checksum.is_some());
         assert_eq!(control.bytes(), 3_000_000);
         let asked = server.asked();
         assert_eq!(
@@ -347,7 +360,7 @@ async fn a_refused_put_is_told_in_plain_words() {
         ("405 Method Not Allowed", Exit::Protocol, "WebDAV"),
         ("403 Forbidden", Exit::Refused, "refuses"),
     ] {
-        let server = Scripted::start(move |_| answer(status, &[], b""));
+        let server = ScriptedHttpServer::start(move |_| answer(status, &[], b""));
         let failure = stored(&server, b"hello", Some(5)).await.0.unwrap_err();
         assert_eq!(failure.exit, exit, "{failure}");
         assert!(failure.message.contains(word), "{failure}");
@@ -358,7 +371,7 @@ async fn a_refused_put_is_told_in_plain_words() {
 async fn a_stopped_fetch_ends_at_once() {
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);
-    let server = Scripted::start(move |asked| match asked.method.as_str() {
+    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
         "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1 << 20),
         _ => {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -367,7 +380,7 @@ async fn a_stopped_fetch_ends_at_once() {
     });
     let (mut http, path) = session(&server.url("/f"));
     let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(1 << 20, "memory"));
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     let stopper = Arc::clone(&control);
     let waiting = Arc::clone(&waits);
     let stop = tokio::spawn(async move {
@@ -380,7 +393,7 @@ async fn a_stopped_fetch_ends_at_once() {
     asked.options.stall = Duration::from_secs(3600);
     let failure = http.fetch(&path, sink, &asked, &control).await.unwrap_err();
     stop.await.unwrap();
-    assert!(control.cancelled(), "{failure}");
+    assert!(control.is_cancelled(), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -390,7 +403,7 @@ async fn collections_are_listed_made_renamed_and_removed() {
         <status>HTTP/1.1 200 OK</status></propstat></response>\
         <response><href>/d/a%20b</href><propstat><prop><getcontentlength>7</getcontentlength></prop>\
         <status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
-    let server = Scripted::start(move |asked| match asked.method.as_str() {
+    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
         "PROPFIND" => answer("207 Multi-Status", &[], listing.as_bytes()),
         "MKCOL" if asked.path == "/d/" => answer("405 Method Not Allowed", &[], b""),
         "MKCOL" => answer("201 Created", &[], b""),

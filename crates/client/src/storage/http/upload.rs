@@ -3,28 +3,28 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use data::job::{Control, Report, Settings};
-use data::send::body::{self, Extent};
+use data::job::{TransferControl, TransferReport, TransferSettings};
+use data::send::body::{self, BodyRange};
 use data::store::Source;
-use proto::http::target::Target;
+use proto::http::url::HttpUrl;
 
-use super::caller::{Ask, Caller, Payload};
-use super::refusal;
+use super::client::{HttpClient, HttpRequest, HttpRequestBody};
+use super::errors;
 use crate::transfer::TransferSpec;
-use crate::transfer::verdict::of_pull;
-use crate::{Exit, Failure};
+use crate::transfer::outcome::pull_failure;
+use crate::{CopyFailure, Exit};
 use data::error::DataError;
 
 /// Bodies from this size on wait for the server's consent (RFC 9110 §10.1.1), bytes: a refusal then costs no upload.
 const WORTH_ASKING: u64 = 1 << 20;
 
 /// A failure on either side.
-enum Broken {
+enum PutError {
     Data(DataError),
-    Refused(Failure),
+    Refused(CopyFailure),
 }
 
-impl From<DataError> for Broken {
+impl From<DataError> for PutError {
     fn from(error: DataError) -> Self {
         Self::Data(error)
     }
@@ -35,19 +35,19 @@ impl From<DataError> for Broken {
 /// # Errors
 /// The refusal by its class; `Local` for the source's errors.
 pub(super) fn put(
-    caller: &mut Caller,
-    target: &Target,
+    caller: &mut HttpClient,
+    target: &HttpUrl,
     source: &dyn Source,
     spec: &TransferSpec,
-    settings: &Settings,
-    control: &Arc<Control>,
-) -> Result<Report, Failure> {
+    settings: &TransferSettings,
+    control: &Arc<TransferControl>,
+) -> Result<TransferReport, CopyFailure> {
     let doing = format!("write {target}");
-    if spec.place.is_some_and(|place| place > 0) || !spec.have.is_empty() {
+    if spec.destination_offset.is_some_and(|place| place > 0) || !spec.completed_ranges.is_empty() {
         let message = format!("cannot {doing}: HTTP servers take whole files only");
-        return Err(Failure::new(Exit::Protocol, message));
+        return Err(CopyFailure::new(Exit::Protocol, message));
     }
-    let extent = Extent {
+    let extent = BodyRange {
         offset: spec.part.map_or(0, |(offset, _)| offset),
         length: spec.size.or(spec.part.map(|(_, length)| length)),
     };
@@ -60,25 +60,27 @@ pub(super) fn put(
     }
     let dialer = Arc::clone(&caller.dialer);
     let sent = body::run(source, extent, settings, (control, &dialer), |bytes| {
-        let ask = Ask {
+        let ask = HttpRequest {
             method: "PUT",
             target,
             fields: &fields,
             doing: &doing,
         };
-        spec.begun.store(true, Ordering::Relaxed);
+        spec.started.store(true, Ordering::Relaxed);
         let reply = caller
-            .ask(&ask, Payload::Bytes(bytes))
-            .map_err(Broken::Refused)?;
+            .ask(&ask, HttpRequestBody::Bytes(bytes))
+            .map_err(PutError::Refused)?;
         let done = match reply.status() {
             200 | 201 | 204 => Ok(()),
-            _ => Err(Broken::Refused(refusal::of_status(&doing, &reply))),
+            _ => Err(PutError::Refused(errors::of_status(&doing, &reply))),
         };
         reply.skip();
         done
     });
     sent.map_err(|broken| match broken {
-        Broken::Refused(failure) => failure,
-        Broken::Data(error) => of_pull(&target.authority(), &doing, &error, &spec.said),
+        PutError::Refused(failure) => failure,
+        PutError::Data(error) => {
+            pull_failure(&target.authority(), &doing, &error, &spec.confirmation)
+        }
     })
 }

@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use data::digest::Digest;
+use data::checksum::ChecksumHasher;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use proto::checksum::Algorithm;
+use proto::checksum::ChecksumAlgorithm;
 
-use super::scripted::{Asked, Scripted, answer, head};
+use super::scripted::{ReceivedRequest, ScriptedHttpServer, answer, head};
 
 /// Listens as long as it lives.
-pub(crate) struct WebDav {
-    scripted: Scripted,
-    state: Arc<Mutex<State>>,
+pub(crate) struct WebDavServer {
+    scripted: ScriptedHttpServer,
+    state: Arc<Mutex<WebDavState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct WebDavState {
     /// By their paths, decoded and without a slash at the end.
-    files: BTreeMap<Vec<u8>, Stored>,
+    files: BTreeMap<Vec<u8>, WebDavFile>,
     /// The same; the root is none of them.
     directories: BTreeSet<Vec<u8>>,
     /// Files that were stored so far.
@@ -41,17 +41,17 @@ struct State {
     sent: u64,
 }
 
-struct Stored {
+struct WebDavFile {
     bytes: Arc<Vec<u8>>,
     version: u32,
 }
 
-impl WebDav {
+impl WebDavServer {
     /// An empty one.
     pub(crate) fn start() -> Self {
-        let state = Arc::<Mutex<State>>::default();
+        let state = Arc::<Mutex<WebDavState>>::default();
         let shared = Arc::clone(&state);
-        let scripted = Scripted::start(move |asked| lock(&shared).reply(asked));
+        let scripted = ScriptedHttpServer::start(move |asked| lock(&shared).reply(asked));
         Self { scripted, state }
     }
 
@@ -119,7 +119,7 @@ impl WebDav {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<WebDavState>) -> MutexGuard<'_, WebDavState> {
     state.lock().unwrap()
 }
 
@@ -141,8 +141,8 @@ fn bare(status: &str) -> Vec<u8> {
     answer(status, &[], b"")
 }
 
-impl State {
-    fn reply(&mut self, asked: &Asked) -> Vec<u8> {
+impl WebDavState {
+    fn reply(&mut self, asked: &ReceivedRequest) -> Vec<u8> {
         let path = decoded(&asked.path);
         let is_directory = self.is_directory(&path);
         let is_there = is_directory || self.files.contains_key(&path);
@@ -188,7 +188,7 @@ impl State {
 
     fn store(&mut self, path: &[u8], bytes: Vec<u8>) {
         self.versions += 1;
-        let stored = Stored {
+        let stored = WebDavFile {
             bytes: Arc::new(bytes),
             version: self.versions,
         };
@@ -196,7 +196,7 @@ impl State {
     }
 
     /// Only of files: nothing moves directories here.
-    fn rename(&mut self, asked: &Asked, from: &[u8]) -> Vec<u8> {
+    fn rename(&mut self, asked: &ReceivedRequest, from: &[u8]) -> Vec<u8> {
         let to = decoded(asked.field("destination").unwrap_or_default());
         if self.is_directory(&to) || !self.is_directory(parent(&to)) {
             return bare("409 Conflict");
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// RFC 9110 §13, §14 and RFC 9530 of one file.
-    fn send(&mut self, asked: &Asked, path: &[u8]) -> Vec<u8> {
+    fn send(&mut self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let stored = &self.files[path];
         let (bytes, version) = (Arc::clone(&stored.bytes), stored.version);
         let size = bytes.len() as u64;
@@ -274,7 +274,7 @@ impl State {
     }
 
     /// RFC 4918 §9.1, as deep as one level.
-    fn tell(&self, asked: &Asked, path: &[u8]) -> Vec<u8> {
+    fn tell(&self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let mut text = "<?xml version=\"1.0\"?><D:multistatus xmlns:D=\"DAV:\">".to_owned();
         let deep = asked.field("depth") == Some("1");
         let told = |other: &[u8]| other == path || (deep && parent(other) == path);
@@ -311,7 +311,7 @@ fn respond(text: &mut String, path: &[u8], facts: &str) {
 
 /// The value of Repr-Digest.
 fn digest(bytes: &[u8]) -> String {
-    let mut digest = Digest::new(Algorithm::Sha256);
+    let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Sha256);
     digest.update(bytes);
     let hex = digest.finish();
     let pairs = hex.as_bytes().chunks(2).map(|pair| {

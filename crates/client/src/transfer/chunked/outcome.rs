@@ -3,43 +3,43 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use data::digest::join_sums;
-use data::job::Report;
-use proto::checksum::Algorithm;
+use data::checksum::combine_checksums;
+use data::job::TransferReport;
+use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
 use tune::Evidence;
 
-use crate::transfer::Attempt;
+use crate::transfer::TransferAttempt;
 
 /// The attempts at a file's chunks, added up.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    attempt: Attempt,
+pub(super) struct ChunkTotals {
+    attempt: TransferAttempt,
     /// Sums of chunks: where in the destination they begin, how long they are.
-    sums: Vec<(u64, u64, String)>,
+    chunk_checksums: Vec<(u64, u64, String)>,
     /// Streams of each session's last chunk.
-    open: BTreeMap<u32, u64>,
+    streams_by_session: BTreeMap<u32, u64>,
     /// A chunk came without a sum.
-    unsummed: bool,
+    checksum_missing: bool,
     /// One chunk at least was not in MODE E.
-    plain: bool,
+    stream_mode_used: bool,
 }
 
-impl Outcome {
+impl ChunkTotals {
     /// Session number `session` has brought the chunk that belongs to these bytes of the destination.
-    pub(super) fn add(&mut self, session: u32, range: ByteRange, chunk: Attempt) {
-        let Attempt {
+    pub(super) fn add_chunk(&mut self, session: u32, range: ByteRange, chunk: TransferAttempt) {
+        let TransferAttempt {
             report,
-            extended,
+            extended_mode: extended,
             streams,
             buffers,
             remarks,
             warnings,
         } = chunk;
         let all = &mut self.attempt;
-        self.plain |= !extended;
-        self.open.insert(session, streams);
-        let open = self.open.values().sum();
+        self.stream_mode_used |= !extended;
+        self.streams_by_session.insert(session, streams);
+        let open = self.streams_by_session.values().sum();
         all.streams = all.streams.max(open);
         all.buffers = buffers;
         for remark in remarks {
@@ -48,16 +48,16 @@ impl Outcome {
             }
         }
         all.warnings.extend(warnings);
-        match report.digest {
-            Some(sum) => self.sums.push((range.start, range.len(), sum)),
-            None => self.unsummed = true,
+        match report.checksum {
+            Some(sum) => self.chunk_checksums.push((range.start, range.len(), sum)),
+            None => self.checksum_missing = true,
         }
         let whole = &mut all.report.evidence;
         whole.add_transfer(&report.evidence);
         // Of all sessions, side by side.
         whole.streams = all.streams.max(whole.streams);
-        whole.streams_most = all.streams.max(whole.streams_most);
-        whole.streams_last = open;
+        whole.peak_streams = all.streams.max(whole.peak_streams);
+        whole.final_streams = open;
         all.report.remark = report.remark.or(all.report.remark.take());
     }
 
@@ -66,25 +66,33 @@ impl Outcome {
         mut self,
         stored: RangeSet,
         elapsed: Duration,
-        sum: Option<Algorithm>,
-    ) -> Attempt {
-        let digest = sum.filter(|_| !self.unsummed).and_then(|algorithm| {
-            self.sums.sort_unstable();
-            let from_the_start = self.sums.first().is_some_and(|(start, ..)| *start == 0);
-            let gapless = self.sums.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0);
-            let pieces = self
-                .sums
-                .iter()
-                .map(|(_, length, sum)| (sum.as_str(), *length));
-            (from_the_start && gapless)
-                .then(|| join_sums(algorithm, pieces))
-                .flatten()
-        });
-        Attempt {
-            extended: !self.plain,
-            report: Report {
+        sum: Option<ChecksumAlgorithm>,
+    ) -> TransferAttempt {
+        let digest = sum
+            .filter(|_| !self.checksum_missing)
+            .and_then(|algorithm| {
+                self.chunk_checksums.sort_unstable();
+                let from_the_start = self
+                    .chunk_checksums
+                    .first()
+                    .is_some_and(|(start, ..)| *start == 0);
+                let gapless = self
+                    .chunk_checksums
+                    .windows(2)
+                    .all(|w| w[0].0 + w[0].1 == w[1].0);
+                let pieces = self
+                    .chunk_checksums
+                    .iter()
+                    .map(|(_, length, sum)| (sum.as_str(), *length));
+                (from_the_start && gapless)
+                    .then(|| combine_checksums(algorithm, pieces))
+                    .flatten()
+            });
+        TransferAttempt {
+            extended_mode: !self.stream_mode_used,
+            report: TransferReport {
                 stored,
-                digest,
+                checksum: digest,
                 evidence: Evidence {
                     elapsed,
                     ..self.attempt.report.evidence
@@ -100,20 +108,20 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    fn chunk(bytes: u64, sum: Option<&str>) -> Attempt {
-        Attempt {
-            report: Report {
+    fn chunk(bytes: u64, sum: Option<&str>) -> TransferAttempt {
+        TransferAttempt {
+            report: TransferReport {
                 evidence: Evidence {
                     bytes,
-                    congestion: Some("cubic".to_owned()),
+                    congestion_control: Some("cubic".to_owned()),
                     ..Evidence::default()
                 },
-                digest: sum.map(str::to_owned),
-                ..Report::default()
+                checksum: sum.map(str::to_owned),
+                ..TransferReport::default()
             },
-            extended: true,
+            extended_mode: true,
             streams: bytes % 7,
-            ..Attempt::default()
+            ..TransferAttempt::default()
         }
     }
 
@@ -121,8 +129,8 @@ mod tests {
         ByteRange { start, end }
     }
 
-    fn finish(outcome: Outcome) -> Attempt {
-        let sum = Some(Algorithm::Adler32);
+    fn finish(outcome: ChunkTotals) -> TransferAttempt {
+        let sum = Some(ChecksumAlgorithm::Adler32);
         outcome.finish(RangeSet::new(), Duration::from_secs(1), sum)
     }
 
@@ -131,43 +139,50 @@ mod tests {
 
     #[test]
     fn chunks_add_up_in_whatever_order_they_end() {
-        let mut outcome = Outcome::default();
-        outcome.add(1, range(4, 9), chunk(5, Some(SUMS[1])));
-        outcome.add(0, range(0, 4), chunk(4, Some(SUMS[0])));
+        let mut outcome = ChunkTotals::default();
+        outcome.add_chunk(1, range(4, 9), chunk(5, Some(SUMS[1])));
+        outcome.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
         let whole = finish(outcome);
         // Two sessions side by side.
         assert_eq!(
-            (whole.report.evidence.bytes, whole.streams, whole.extended),
+            (
+                whole.report.evidence.bytes,
+                whole.streams,
+                whole.extended_mode
+            ),
             (9, 9, true)
         );
-        assert_eq!(whole.report.digest.as_deref(), Some("11e60398"));
-        assert_eq!(whole.report.evidence.congestion.as_deref(), Some("cubic"));
+        assert_eq!(whole.report.checksum.as_deref(), Some("11e60398"));
+        assert_eq!(
+            whole.report.evidence.congestion_control.as_deref(),
+            Some("cubic")
+        );
     }
 
     #[test]
     fn a_sum_needs_every_byte() {
-        let mut gap = Outcome::default();
-        gap.add(0, range(0, 4), chunk(4, Some(SUMS[0])));
-        gap.add(0, range(5, 10), chunk(5, Some(SUMS[1])));
-        assert_eq!(finish(gap).report.digest, None);
-        let mut late = Outcome::default();
-        late.add(0, range(4, 9), chunk(5, Some(SUMS[1])));
-        assert_eq!(finish(late).report.digest, None);
-        let mut unsummed = Outcome::default();
-        unsummed.add(0, range(0, 4), chunk(4, Some(SUMS[0])));
-        unsummed.add(0, range(4, 9), chunk(5, None));
-        assert_eq!(finish(unsummed).report.digest, None);
+        let mut gap = ChunkTotals::default();
+        gap.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
+        gap.add_chunk(0, range(5, 10), chunk(5, Some(SUMS[1])));
+        assert_eq!(finish(gap).report.checksum, None);
+        let mut late = ChunkTotals::default();
+        late.add_chunk(0, range(4, 9), chunk(5, Some(SUMS[1])));
+        assert_eq!(finish(late).report.checksum, None);
+        let mut unsummed = ChunkTotals::default();
+        unsummed.add_chunk(0, range(0, 4), chunk(4, Some(SUMS[0])));
+        unsummed.add_chunk(0, range(4, 9), chunk(5, None));
+        assert_eq!(finish(unsummed).report.checksum, None);
     }
 
     #[test]
     fn one_plain_chunk_makes_it_plain() {
-        let mut outcome = Outcome::default();
-        outcome.add(0, range(0, 4), chunk(4, None));
-        let plain = Attempt {
-            extended: false,
+        let mut outcome = ChunkTotals::default();
+        outcome.add_chunk(0, range(0, 4), chunk(4, None));
+        let plain = TransferAttempt {
+            extended_mode: false,
             ..chunk(5, None)
         };
-        outcome.add(0, range(4, 9), plain);
-        assert!(!finish(outcome).extended);
+        outcome.add_chunk(0, range(4, 9), plain);
+        assert!(!finish(outcome).extended_mode);
     }
 }

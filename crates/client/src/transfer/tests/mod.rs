@@ -3,22 +3,26 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use data::job::Control;
+use data::job::TransferControl;
 use data::options::{IoMethod, TransferOptions};
 use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
+use proto::sizing::SocketBuffers;
 
-use super::{Attempt, TransferSpec, get, put, third_party};
-use crate::session::Session;
-use crate::session::fake::{Act, Fake, call, login, login_with};
-use crate::{Exit, Failure, ModeChoice};
-use Act::{Give, Hear, Hold, Listen, Say, Take, Wait};
+use super::{TransferAttempt, TransferSpec, get, put, third_party};
+use crate::session::ClientSession;
+use crate::session::scripted_server::{
+    ScriptedAction, ScriptedFtpServer, command_and_reply, login_script, login_script_with_feat,
+};
+use crate::{CopyFailure, Exit, ModeChoice};
+use ScriptedAction::{
+    AcceptAndHold, ExpectLine, ExpectPassiveAndReply, ReceiveData, SendData, SendLine, Sleep,
+};
 
-mod ahead;
 mod between_servers;
-mod endings;
-mod parts;
+mod failures;
+mod partial_transfers;
+mod pipelining;
 mod right_sizing;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,33 +32,33 @@ pub(super) fn spec() -> TransferSpec {
     TransferSpec {
         size: None,
         part: None,
-        place: None,
+        destination_offset: None,
         chunks: None,
-        have: RangeSet::new(),
+        completed_ranges: RangeSet::new(),
         streams: 1,
-        most_streams: 1,
+        max_streams: 1,
         adapt: false,
         prior: tune::Prior::default(),
         mode: ModeChoice::Auto,
-        sum: None,
-        remote_sum: None,
+        checksum: None,
+        server_checksum: None,
         options: TransferOptions {
-            buffers: Buffers::default(),
+            buffers: SocketBuffers::default(),
             io: IoMethod::Copy,
             block: 64 << 10,
             stall: PATIENCE,
             ..TransferOptions::default()
         },
-        begun: Arc::default(),
-        marked: Arc::new(Mutex::new(RangeSet::new())),
-        said: Arc::default(),
+        started: Arc::default(),
+        stored_ranges: Arc::new(Mutex::new(RangeSet::new())),
+        confirmation: Arc::default(),
         data_ports: None,
     }
 }
 
-async fn opened(acts: Vec<Vec<Act>>) -> (Session, Fake) {
-    let fake = Fake::start(acts.concat()).await;
-    let session = Session::open(&fake.server, PATIENCE).await.unwrap();
+async fn opened(acts: Vec<Vec<ScriptedAction>>) -> (ClientSession, ScriptedFtpServer) {
+    let fake = ScriptedFtpServer::start_session(acts.concat()).await;
+    let session = ClientSession::open(&fake.server, PATIENCE).await.unwrap();
     (session, fake)
 }
 
@@ -63,31 +67,36 @@ fn sink() -> MemorySink {
 }
 
 async fn fetch(
-    session: &mut Session,
+    session: &mut ClientSession,
     sink: &MemorySink,
     spec: &TransferSpec,
-) -> Result<Attempt, Failure> {
-    let control = Arc::new(Control::new());
+) -> Result<TransferAttempt, CopyFailure> {
+    let control = Arc::new(TransferControl::new());
     get(session, b"/f", Arc::new(sink.clone()), spec, &control).await
 }
 
 async fn store(
-    session: &mut Session,
+    session: &mut ClientSession,
     text: &[u8],
     spec: &TransferSpec,
-) -> Result<Attempt, Failure> {
+) -> Result<TransferAttempt, CopyFailure> {
     let source = Arc::new(MemorySource::new(text, "memory"));
-    let control = Arc::new(Control::new());
+    let control = Arc::new(TransferControl::new());
     put(session, source, b"/f", spec, &control).await
 }
 
 #[tokio::test]
 async fn a_put_into_a_missing_directory_names_the_directory() {
     let (mut session, fake) = opened(vec![
-        login(),
-        vec![Listen("PASV"), Hear("ALLO"), Say("200 ok"), Hear("STOR /f")],
-        vec![Say("553 Could not create file.")],
-        call("CWD /", "550 Failed to change directory."),
+        login_script(),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("ALLO"),
+            SendLine("200 ok"),
+            ExpectLine("STOR /f"),
+        ],
+        vec![SendLine("553 Could not create file.")],
+        command_and_reply("CWD /", "550 Failed to change directory."),
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
@@ -98,9 +107,9 @@ async fn a_put_into_a_missing_directory_names_the_directory() {
 
 /// A disk that takes its time to say that it is full.
 #[derive(Debug)]
-struct FullDisk;
+struct FullDiskSink;
 
-impl data::store::Sink for FullDisk {
+impl data::store::Sink for FullDiskSink {
     fn name(&self) -> String {
         "full disk".to_owned()
     }
@@ -114,7 +123,7 @@ impl data::store::Sink for FullDisk {
         None
     }
 
-    fn seekable(&self) -> bool {
+    fn is_seekable(&self) -> bool {
         true
     }
 }
@@ -122,13 +131,27 @@ impl data::store::Sink for FullDisk {
 #[tokio::test]
 async fn a_full_disk_here_counts_more_than_what_the_server_says_of_it() {
     let (mut session, _fake) = opened(vec![
-        login(),
-        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
-        vec![Give(vec![7; 1000]), Say("426 Failure writing to network")],
+        login_script(),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("RETR /f"),
+            SendLine("150 go"),
+        ],
+        vec![
+            SendData(vec![7; 1000]),
+            SendLine("426 Failure writing to network"),
+        ],
     ])
     .await;
-    let control = Arc::new(Control::new());
-    let outcome = get(&mut session, b"/f", Arc::new(FullDisk), &spec(), &control).await;
+    let control = Arc::new(TransferControl::new());
+    let outcome = get(
+        &mut session,
+        b"/f",
+        Arc::new(FullDiskSink),
+        &spec(),
+        &control,
+    )
+    .await;
     let failure = outcome.unwrap_err();
     assert_eq!((failure.exit, failure.transient), (Exit::Local, false));
     assert!(failure.message.contains("full disk"), "{failure}");
@@ -137,17 +160,34 @@ async fn a_full_disk_here_counts_more_than_what_the_server_says_of_it() {
 #[tokio::test]
 async fn puts_in_stream_mode() {
     let (mut session, fake) = opened(vec![
-        login(),
-        vec![Listen("PASV"), Hear("ALLO 5"), Say("202 no need")],
-        vec![Hear("STOR /f"), Say("150 go"), Take, Say("226 done")],
-        vec![Listen("PASV"), Hear("ALLO 5"), Say("202 no need")],
-        vec![Hear("REST 2"), Say("350 ok"), Hear("STOR /f")],
-        vec![Say("150 go"), Take, Say("226 done")],
+        login_script(),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("ALLO 5"),
+            SendLine("202 no need"),
+        ],
+        vec![
+            ExpectLine("STOR /f"),
+            SendLine("150 go"),
+            ReceiveData,
+            SendLine("226 done"),
+        ],
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("ALLO 5"),
+            SendLine("202 no need"),
+        ],
+        vec![
+            ExpectLine("REST 2"),
+            SendLine("350 ok"),
+            ExpectLine("STOR /f"),
+        ],
+        vec![SendLine("150 go"), ReceiveData, SendLine("226 done")],
     ])
     .await;
     store(&mut session, b"hello", &spec()).await.unwrap();
     let mut rest = spec();
-    rest.have.insert(0, 2);
+    rest.completed_ranges.insert(0, 2);
     let attempt = store(&mut session, b"hello", &rest).await.unwrap();
     assert_eq!(attempt.report.evidence.bytes, 3);
     assert_eq!(fake.finish().await, b"hellollo");
@@ -156,9 +196,18 @@ async fn puts_in_stream_mode() {
 #[tokio::test]
 async fn a_full_disk_at_the_server_is_named() {
     let (mut session, _fake) = opened(vec![
-        login(),
-        vec![Listen("PASV"), Hear("ALLO"), Say("200 ok"), Hear("STOR /f")],
-        vec![Say("150 go"), Take, Say("452 No space left on device")],
+        login_script(),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("ALLO"),
+            SendLine("200 ok"),
+            ExpectLine("STOR /f"),
+        ],
+        vec![
+            SendLine("150 go"),
+            ReceiveData,
+            SendLine("452 No space left on device"),
+        ],
     ])
     .await;
     let failure = store(&mut session, b"hello", &spec()).await.unwrap_err();
@@ -169,34 +218,45 @@ async fn a_full_disk_at_the_server_is_named() {
 #[tokio::test]
 async fn extended_mode_sends_blocks_and_collects_markers() {
     let (mut session, fake) = opened(vec![
-        login_with(GRIDFTP),
-        call("MODE E", "200 ok"),
-        vec![Listen("PASV"), Hear("ALLO 5"), Say("200 ok")],
-        vec![Hear("STOR /f"), Say("150 go")],
-        vec![Say("111 Range Marker 0-3"), Say("111 Range Marker 3-5")],
+        login_script_with_feat(GRIDFTP),
+        command_and_reply("MODE E", "200 ok"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("ALLO 5"),
+            SendLine("200 ok"),
+        ],
+        vec![ExpectLine("STOR /f"), SendLine("150 go")],
+        vec![
+            SendLine("111 Range Marker 0-3"),
+            SendLine("111 Range Marker 3-5"),
+        ],
         // The connection stays open for the next transfer, so it is not read to its end here.
-        vec![Hold, Wait(200), Say("226 done")],
+        vec![AcceptAndHold, Sleep(200), SendLine("226 done")],
     ])
     .await;
     let mut spec = spec();
     spec.mode = ModeChoice::Extended;
     let attempt = store(&mut session, b"hello", &spec).await.unwrap();
-    assert!(attempt.extended);
+    assert!(attempt.extended_mode);
     assert_eq!(attempt.report.evidence.bytes, 5);
-    assert_eq!(spec.marked.lock().unwrap().to_string(), "0-5");
+    assert_eq!(spec.stored_ranges.lock().unwrap().to_string(), "0-5");
     fake.finish().await;
 }
 
 #[tokio::test]
 async fn a_missing_extended_mode_is_said_once() {
     let acts = |mode: &'static str| {
-        let mut acts = vec![login_with(GRIDFTP)];
+        let mut acts = vec![login_script_with_feat(GRIDFTP)];
         if !mode.is_empty() {
-            acts.push(call(mode, "501 unrecognized transfer mode"));
+            acts.push(command_and_reply(mode, "501 unrecognized transfer mode"));
         }
         for _ in 0..2 {
-            acts.push(vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")]);
-            acts.push(vec![Give(b"hello".to_vec()), Say("226 done")]);
+            acts.push(vec![
+                ExpectPassiveAndReply("PASV"),
+                ExpectLine("RETR /f"),
+                SendLine("150 go"),
+            ]);
+            acts.push(vec![SendData(b"hello".to_vec()), SendLine("226 done")]);
         }
         acts
     };
@@ -206,51 +266,55 @@ async fn a_missing_extended_mode_is_said_once() {
     let first = fetch(&mut session, &sink(), &spec).await.unwrap();
     let second = fetch(&mut session, &sink(), &spec).await.unwrap();
     assert_eq!((first.warnings.len(), second.warnings.len()), (1, 0));
-    assert!(!first.extended);
+    assert!(!first.extended_mode);
     fake.finish().await;
 }
 
 #[tokio::test]
 async fn a_server_that_cannot_connect_back_sends_in_stream_mode() {
     let (mut session, fake) = opened(vec![
-        login_with(GRIDFTP),
-        call("MODE E", "200 ok"),
-        call("OPTS RETR", "200 ok"),
-        call("PORT", "200 ok"),
-        call(
+        login_script_with_feat(GRIDFTP),
+        command_and_reply("MODE E", "200 ok"),
+        command_and_reply("OPTS RETR", "200 ok"),
+        command_and_reply("PORT", "200 ok"),
+        command_and_reply(
             "RETR /f",
             "500-Command failed\n500 Unable to connect to x:5",
         ),
-        call("MODE S", "200 ok"),
-        vec![Listen("PASV"), Hear("RETR /f"), Say("150 go")],
-        vec![Give(b"hello".to_vec()), Say("226 done")],
+        command_and_reply("MODE S", "200 ok"),
+        vec![
+            ExpectPassiveAndReply("PASV"),
+            ExpectLine("RETR /f"),
+            SendLine("150 go"),
+        ],
+        vec![SendData(b"hello".to_vec()), SendLine("226 done")],
     ])
     .await;
     let memory = sink();
     let mut spec = spec();
     spec.streams = 4;
     let attempt = fetch(&mut session, &memory, &spec).await.unwrap();
-    assert!(!attempt.extended);
+    assert!(!attempt.extended_mode);
     assert_eq!(attempt.warnings.len(), 1);
     assert_eq!(memory.take(), b"hello");
     fake.finish().await;
 }
 
 /// Outcome of a transfer in MODE E whose server says nothing after RETR.
-async fn with_a_server_that_says_nothing() -> Result<Failure, Failure> {
-    let fake = Fake::start(
+async fn with_a_server_that_says_nothing() -> Result<CopyFailure, CopyFailure> {
+    let fake = ScriptedFtpServer::start_session(
         [
-            login_with(GRIDFTP),
-            call("MODE E", "200 ok"),
-            call("OPTS RETR", "200 ok"),
-            call("PORT", "200 ok"),
-            vec![Hear("RETR /f"), Act::HearEnd],
+            login_script_with_feat(GRIDFTP),
+            command_and_reply("MODE E", "200 ok"),
+            command_and_reply("OPTS RETR", "200 ok"),
+            command_and_reply("PORT", "200 ok"),
+            vec![ExpectLine("RETR /f"), ScriptedAction::ExpectEof],
         ]
         .concat(),
     )
     .await;
     let patience = Duration::from_millis(500);
-    let mut session = Session::open(&fake.server, patience).await?;
+    let mut session = ClientSession::open(&fake.server, patience).await?;
     let mut spec = spec();
     spec.streams = 4;
     Ok(fetch(&mut session, &sink(), &spec).await.unwrap_err())

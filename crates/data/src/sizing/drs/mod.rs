@@ -1,9 +1,9 @@
 //! `drs` at both ends, over the channel between them.
 
-mod dial;
+mod acceptor;
+mod connection;
+mod dialer;
 mod link;
-mod reception;
-mod wire;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use rustix::event::PollFlags;
 use tune::limiter::{Limiter, Role};
-use tune::look::StreamId;
-use tune::sizing::drs::{Drs, Interval};
-use tune::sizing::{Bounds, Change, Decision};
+use tune::sample::StreamId;
+use tune::sizing::drs::{DrsInterval, DrsReceiverTuner};
+use tune::sizing::{BufferBounds, BufferDecision, BufferSetting};
 use units::show;
 
-use super::apply::{Reach, carry_out};
-use super::auto::AutoPolicy;
-use super::follow::Followed;
-use super::policy::{LOOK, News, Policy, Scene};
-use crate::drs::Endpoint;
-use link::{Event, Link};
+use super::auto::AutoBufferPolicy;
+use super::change_options::{BufferLimit, apply_decision};
+use super::followed_size::FollowedSize;
+use super::policy::{BufferPolicy, SAMPLE_INTERVAL, SizingInput, SizingSample};
+use crate::drs::DrsEndpoint;
+use link::{DrsChannelEvent, DrsLink};
 
 /// How long a sender stays with its first buffer while nobody tells it another: a few round trips
 /// of a very long path, for the channel and the first message.
@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The re-architected drsFTP's receiving end (2004 paper, §3). Without a channel, or once it is
 /// lost, it reckons with the round trip that it knows.
 pub(super) struct DrsReceiver {
-    drs: Drs,
-    link: Option<Link>,
+    drs: DrsReceiverTuner,
+    link: Option<DrsLink>,
     /// The receive buffer is pinned: its size is told and not set.
     pinned: bool,
     /// An echo has come.
@@ -39,10 +39,14 @@ pub(super) struct DrsReceiver {
 }
 
 impl DrsReceiver {
-    pub(super) fn new(endpoint: Option<&Arc<Endpoint>>, pinned: bool, interval: Interval) -> Self {
+    pub(super) fn new(
+        endpoint: Option<&Arc<DrsEndpoint>>,
+        pinned: bool,
+        interval: DrsInterval,
+    ) -> Self {
         Self {
-            drs: Drs::new(Bounds::default(), interval),
-            link: endpoint.map(|e| Link::new(Arc::clone(e), Role::Receiver)),
+            drs: DrsReceiverTuner::new(BufferBounds::default(), interval),
+            link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Receiver)),
             pinned,
             echoed: false,
         }
@@ -59,25 +63,25 @@ impl DrsReceiver {
         }
     }
 
-    fn resize(&self, scene: &Scene<'_>, id: StreamId, size: u64) {
-        let Some(seen) = scene.seen.iter().find(|seen| seen.look.stream == id) else {
+    fn resize(&self, scene: &SizingSample<'_>, id: StreamId, size: u64) {
+        let Some(seen) = scene.streams.iter().find(|seen| seen.sample.stream == id) else {
             return;
         };
-        let decision = Decision {
+        let decision = BufferDecision {
             stream: id,
             at: scene.at,
-            change: (!self.pinned).then_some(Change::ReceiveBuffer(size)),
+            setting: (!self.pinned).then_some(BufferSetting::ReceiveBuffer(size)),
             limiter: Limiter::Unknown,
             reason: self.reason(),
         };
-        carry_out(scene.board, &seen.stream, decision, Reach::Allowed);
+        apply_decision(scene.board, &seen.stream, decision, BufferLimit::Allowed);
     }
 }
 
-impl Policy for DrsReceiver {
-    fn on_look(&mut self, scene: &Scene<'_>) {
-        let looks: Vec<_> = scene.seen.iter().map(|seen| seen.look).collect();
-        let step = self.drs.on_look(scene.at, &looks);
+impl BufferPolicy for DrsReceiver {
+    fn on_sample(&mut self, scene: &SizingSample<'_>) {
+        let looks: Vec<_> = scene.streams.iter().map(|seen| seen.sample).collect();
+        let step = self.drs.on_samples(scene.at, &looks);
         // This end first, and without waiting for the sender (2004 paper, §4).
         for (id, size) in step.resize {
             self.resize(scene, id, size);
@@ -89,27 +93,27 @@ impl Policy for DrsReceiver {
         }
     }
 
-    fn due(&self) -> Duration {
-        self.drs.due()
+    fn next_due(&self) -> Duration {
+        self.drs.next_sample_in()
     }
 
-    fn watch(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
-        self.link.iter().flat_map(Link::watch).collect()
+    fn poll_fds(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+        self.link.iter().flat_map(DrsLink::poll_fds).collect()
     }
 
-    fn on_news(&mut self, news: &News<'_>) {
+    fn on_input(&mut self, news: &SizingInput<'_>) {
         let Some(link) = &mut self.link else {
             return;
         };
-        for event in link.on_ready(news.at, &news.peers()) {
+        for event in link.advance(news.at, &news.peers()) {
             match event {
-                Event::Echo(rtt) => {
+                DrsChannelEvent::Echo(rtt) => {
                     self.echoed = true;
                     self.drs.on_echo(rtt);
                 }
-                Event::Lost => {}
+                DrsChannelEvent::Lost => {}
                 // A receiver is told no sizes.
-                Event::Size(_) => {}
+                DrsChannelEvent::Size(_) => {}
             }
         }
     }
@@ -118,18 +122,18 @@ impl Policy for DrsReceiver {
 /// The sending end: sets what it is told, and only then echoes. While there is nobody to tell it
 /// anything, it sizes its buffers itself, as `auto`.
 pub(super) struct DrsSender {
-    link: Option<Link>,
-    followed: Followed,
-    alone: Option<AutoPolicy>,
+    link: Option<DrsLink>,
+    followed: FollowedSize,
+    alone: Option<AutoBufferPolicy>,
     /// The first look at a stream.
     since: Option<Duration>,
 }
 
 impl DrsSender {
-    pub(super) fn new(endpoint: Option<&Arc<Endpoint>>, pinned: bool) -> Self {
+    pub(super) fn new(endpoint: Option<&Arc<DrsEndpoint>>, pinned: bool) -> Self {
         let mut sender = Self {
-            link: endpoint.map(|e| Link::new(Arc::clone(e), Role::Sender)),
-            followed: Followed::new(pinned),
+            link: endpoint.map(|e| DrsLink::new(Arc::clone(e), Role::Sender)),
+            followed: FollowedSize::new(pinned),
             alone: None,
             since: None,
         };
@@ -142,19 +146,20 @@ impl DrsSender {
     fn go_alone(&mut self) {
         self.followed.forget();
         if !self.followed.pinned() {
-            self.alone.get_or_insert_with(AutoPolicy::instead_of_peer);
+            self.alone
+                .get_or_insert_with(AutoBufferPolicy::without_peer);
         }
     }
 }
 
-impl Policy for DrsSender {
-    fn on_look(&mut self, scene: &Scene<'_>) {
+impl BufferPolicy for DrsSender {
+    fn on_sample(&mut self, scene: &SizingSample<'_>) {
         let since = *self.since.get_or_insert(scene.at);
         if !self.followed.has_size() && scene.at.saturating_sub(since) > PATIENCE {
             self.go_alone();
         }
         match &mut self.alone {
-            Some(auto) => auto.on_look(scene),
+            Some(auto) => auto.on_sample(scene),
             None => {
                 let streams = scene.streams();
                 self.followed.apply(scene.at, scene.board, &streams);
@@ -162,31 +167,33 @@ impl Policy for DrsSender {
         }
     }
 
-    fn due(&self) -> Duration {
-        self.alone.as_ref().map_or(LOOK, AutoPolicy::due)
+    fn next_due(&self) -> Duration {
+        self.alone
+            .as_ref()
+            .map_or(SAMPLE_INTERVAL, AutoBufferPolicy::next_due)
     }
 
-    fn watch(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
-        self.link.iter().flat_map(Link::watch).collect()
+    fn poll_fds(&self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+        self.link.iter().flat_map(DrsLink::poll_fds).collect()
     }
 
-    fn on_news(&mut self, news: &News<'_>) {
+    fn on_input(&mut self, news: &SizingInput<'_>) {
         let Some(link) = &mut self.link else {
             return;
         };
         let mut lost = false;
-        for event in link.on_ready(news.at, &news.peers()) {
+        for event in link.advance(news.at, &news.peers()) {
             match event {
-                Event::Size(size) => {
+                DrsChannelEvent::Size(size) => {
                     self.alone = None;
                     self.followed.set(size);
                     let streams = news.streams();
                     self.followed.apply(news.at, news.board(), &streams);
                     link.applied();
                 }
-                Event::Lost => lost = true,
+                DrsChannelEvent::Lost => lost = true,
                 // A sender asks for no echoes.
-                Event::Echo(_) => {}
+                DrsChannelEvent::Echo(_) => {}
             }
         }
         if lost {
@@ -194,8 +201,8 @@ impl Policy for DrsSender {
         }
     }
 
-    fn end(&mut self) -> Option<String> {
-        self.alone.as_mut()?.end()
+    fn finish(&mut self) -> Option<String> {
+        self.alone.as_mut()?.finish()
     }
 }
 
@@ -203,13 +210,13 @@ impl Policy for DrsSender {
 mod tests {
     use std::os::fd::AsFd;
 
-    use proto::sizing::Sizing;
-    use tune::look::Look;
+    use proto::sizing::BufferSizing;
+    use tune::sample::TcpSample;
 
     use super::*;
-    use crate::board::Board;
-    use crate::os::sockopt::{self, Buffer};
+    use crate::os::sockopt::{self, SocketBuffer};
     use crate::sizing::fixtures::{connected, scene};
+    use crate::tuning_notices::TuningNotices;
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)
@@ -217,13 +224,13 @@ mod tests {
 
     #[test]
     fn a_sender_waits_a_while_to_be_told_and_then_gives_its_buffers_back() {
-        let endpoint = Arc::new(Endpoint::listen([127, 0, 0, 1].into(), None).unwrap());
-        let (stream, _far) = connected(Sizing::Drs);
-        let board = Board::default();
-        let is_locked = || sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap();
+        let endpoint = Arc::new(DrsEndpoint::listen([127, 0, 0, 1].into(), None).unwrap());
+        let (stream, _far) = connected(BufferSizing::Drs);
+        let board = TuningNotices::default();
+        let is_locked = || sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap();
         let mut sender = DrsSender::new(Some(&endpoint), false);
         for (at, locked) in [(0, true), (3, true), (4, false)] {
-            sender.on_look(&scene(seconds(at), &stream, Look::default(), &board));
+            sender.on_sample(&scene(seconds(at), &stream, TcpSample::default(), &board));
             assert_eq!(is_locked(), locked, "after {at} s");
         }
     }
@@ -231,23 +238,23 @@ mod tests {
     /// Unlocked, it would shrink to what autotuning gives.
     #[test]
     fn a_send_buffer_that_is_larger_than_the_kernel_would_make_it_is_kept() {
-        let (stream, _far) = connected(Sizing::Drs);
-        let board = Board::default();
-        let look = Look {
+        let (stream, _far) = connected(BufferSizing::Drs);
+        let board = TuningNotices::default();
+        let look = TcpSample {
             send_buffer: 1 << 40,
-            ..Look::default()
+            ..TcpSample::default()
         };
-        DrsSender::new(None, false).on_look(&scene(seconds(9), &stream, look, &board));
-        assert!(sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap());
+        DrsSender::new(None, false).on_sample(&scene(seconds(9), &stream, look, &board));
+        assert!(sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap());
     }
 
     #[test]
     fn a_pinned_send_buffer_stays_pinned_without_a_channel() {
-        let (stream, _far) = connected(Sizing::Drs);
-        let board = Board::default();
+        let (stream, _far) = connected(BufferSizing::Drs);
+        let board = TuningNotices::default();
         let mut sender = DrsSender::new(None, true);
-        sender.on_look(&scene(seconds(9), &stream, Look::default(), &board));
-        assert!(sockopt::is_locked(stream.as_fd(), Buffer::Send).unwrap());
+        sender.on_sample(&scene(seconds(9), &stream, TcpSample::default(), &board));
+        assert!(sockopt::is_locked(stream.as_fd(), SocketBuffer::Send).unwrap());
         assert!(board.take_decisions().is_empty());
     }
 }

@@ -8,7 +8,7 @@ use proto::timestamp::Timestamp;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
-use super::{Root, StoreError, names};
+use super::{Root, StoreError, id_names};
 use crate::store::durability::sync_names;
 
 impl Root {
@@ -80,7 +80,7 @@ impl Root {
     pub fn chgrp(&self, path: &VPath, group: &str) -> Result<(), StoreError> {
         self.change("change group of", path, |there| {
             self.require_below(there)?;
-            let group = names::groups().id(group).ok_or(Errno::INVAL)?;
+            let group = id_names::groups().id(group).ok_or(Errno::INVAL)?;
             if group == u32::MAX {
                 // The number that means "leave as it is" to the kernel.
                 return Err(Errno::INVAL);

@@ -2,22 +2,22 @@
 
 use std::os::fd::AsFd;
 
-use proto::listing::{Access, Entry, Kind};
+use proto::listing::{DirectoryEntry, EntryKind, EntryPermissions};
 use proto::path::VPath;
 use proto::timestamp::Timestamp;
 use rustix::fs::{AtFlags, FileType, Stat};
 use rustix::io::Errno;
 
-use super::{Root, StoreError, names};
+use super::{Root, StoreError, id_names};
 
 /// Whom the kernel checks this process's file accesses for.
 #[derive(Debug)]
-pub(super) struct Viewer {
+pub(super) struct ProcessCredentials {
     uid: u32,
     groups: Vec<u32>,
 }
 
-impl Viewer {
+impl ProcessCredentials {
     /// This process now.
     pub(super) fn current() -> Self {
         let mut groups: Vec<u32> = rustix::process::getgroups()
@@ -34,10 +34,10 @@ impl Viewer {
 
     /// Rights that the permission bits grant. Access control lists are not looked at: this is what a
     /// listing shows, the kernel decides.
-    fn access(&self, stat: &Stat) -> Access {
+    fn access(&self, stat: &Stat) -> EntryPermissions {
         if self.uid == 0 {
             let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-            return Access {
+            return EntryPermissions {
                 read: true,
                 write: true,
                 execute: is_dir || stat.st_mode & 0o111 != 0,
@@ -50,35 +50,35 @@ impl Viewer {
         } else {
             stat.st_mode
         };
-        Access {
+        EntryPermissions {
             read: bits & 4 != 0,
             write: bits & 2 != 0,
             execute: bits & 1 != 0,
         }
     }
 
-    fn entry(&self, name: &[u8], stat: &Stat, link_target: Option<Vec<u8>>) -> Entry {
-        Entry {
+    fn entry(&self, name: &[u8], stat: &Stat, link_target: Option<Vec<u8>>) -> DirectoryEntry {
+        DirectoryEntry {
             name: name.to_vec(),
             kind: match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => Kind::File,
-                FileType::Directory => Kind::Dir,
-                FileType::Symlink => Kind::SymLink,
-                _ => Kind::Other,
+                FileType::RegularFile => EntryKind::File,
+                FileType::Directory => EntryKind::Dir,
+                FileType::Symlink => EntryKind::SymLink,
+                _ => EntryKind::Other,
             },
             size: u64::try_from(stat.st_size).unwrap_or(0),
             modified: Timestamp(stat.st_mtime),
             mode: stat.st_mode & 0o7777,
-            links: stat.st_nlink,
+            link_count: stat.st_nlink,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            owner: names::users().name(stat.st_uid),
-            group: names::groups().name(stat.st_gid),
-            unique: (stat.st_dev, stat.st_ino),
+            owner: id_names::users().name(stat.st_uid),
+            group: id_names::groups().name(stat.st_gid),
+            device_and_inode: (stat.st_dev, stat.st_ino),
             link_target,
-            access: match FileType::from_raw_mode(stat.st_mode) {
+            permissions: match FileType::from_raw_mode(stat.st_mode) {
                 // Through a link that leads nowhere nothing can be read or written.
-                FileType::Symlink => Access::default(),
+                FileType::Symlink => EntryPermissions::default(),
                 _ => self.access(stat),
             },
         }
@@ -88,9 +88,9 @@ impl Viewer {
 impl Root {
     /// Entry that `path` leads to. Symbolic links are followed inside the root and told in
     /// `link_target`; one that leads nowhere (its target is missing, outside or unreachable) is
-    /// told itself, as [`Kind::SymLink`]. The entry's name is the last component.
-    pub fn stat(&self, path: &VPath) -> Result<Entry, StoreError> {
-        let viewer = Viewer::current();
+    /// told itself, as [`EntryKind::SymLink`]. The entry's name is the last component.
+    pub fn stat(&self, path: &VPath) -> Result<DirectoryEntry, StoreError> {
+        let viewer = ProcessCredentials::current();
         let result = if path.is_root() {
             rustix::fs::fstat(&self.dir).map(|stat| viewer.entry(b"", &stat, None))
         } else {
@@ -106,8 +106,8 @@ impl Root {
         dir: impl AsFd,
         path: &VPath,
         name: &[u8],
-        viewer: &Viewer,
-    ) -> Result<Entry, Errno> {
+        viewer: &ProcessCredentials,
+    ) -> Result<DirectoryEntry, Errno> {
         let dir = dir.as_fd();
         let own = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(own.st_mode) != FileType::Symlink {
@@ -145,8 +145,8 @@ fn leads_nowhere(errno: Errno) -> bool {
 mod tests {
     use super::*;
 
-    fn access(uid: u32, groups: &[u32], mode: u32) -> Access {
-        let viewer = Viewer {
+    fn access(uid: u32, groups: &[u32], mode: u32) -> EntryPermissions {
+        let viewer = ProcessCredentials {
             uid,
             groups: groups.to_vec(),
         };
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn access_follows_owner_group_other() {
-        let rwx = |read, write, execute| Access {
+        let rwx = |read, write, execute| EntryPermissions {
             read,
             write,
             execute,

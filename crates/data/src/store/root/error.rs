@@ -63,7 +63,7 @@ fn kind(errno: Errno) -> FileErrorKind {
         Errno::NOTEMPTY => FileErrorKind::NotEmpty,
         Errno::NOSPC | Errno::DQUOT => FileErrorKind::NoSpace,
         Errno::NAMETOOLONG => FileErrorKind::NameTooLong,
-        Errno::XDEV | Errno::LOOP => FileErrorKind::Escapes,
+        Errno::XDEV | Errno::LOOP => FileErrorKind::OutsideRoot,
         _ => FileErrorKind::Other,
     }
 }
@@ -104,12 +104,12 @@ mod tests {
             (Errno::DQUOT, FileErrorKind::NoSpace, "Disk quota exceeded"),
             (
                 Errno::XDEV,
-                FileErrorKind::Escapes,
+                FileErrorKind::OutsideRoot,
                 "Invalid cross-device link",
             ),
             (
                 Errno::LOOP,
-                FileErrorKind::Escapes,
+                FileErrorKind::OutsideRoot,
                 "Too many levels of symbolic links",
             ),
             (Errno::IO, FileErrorKind::Other, "Input/output error"),

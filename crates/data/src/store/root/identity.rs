@@ -10,9 +10,9 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{Root, StoreError};
 
 /// One state of one file. Whatever changes its content changes this too, once
-/// [`Identity::tells_changes`].
+/// [`FileIdentity::detects_changes_since`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct FileIdentity {
     /// Device and inode.
     pub inode: (u64, u64),
     /// Bytes.
@@ -23,7 +23,7 @@ pub struct Identity {
     pub changed: (i64, u64),
 }
 
-impl Identity {
+impl FileIdentity {
     /// Of an open file.
     pub fn of(file: &File) -> std::io::Result<Self> {
         Ok(Self::from_stat(&rustix::fs::fstat(file)?))
@@ -33,7 +33,7 @@ impl Identity {
     /// [`file_clock`] at that moment or before. A change within the tick of the last one may leave
     /// the time of change as it is (Linux before 6.13, and file systems without multigrain
     /// timestamps); one in a later tick cannot.
-    pub fn tells_changes(&self, clock: (i64, u64)) -> bool {
+    pub fn detects_changes_since(&self, clock: (i64, u64)) -> bool {
         clock > self.changed
     }
 
@@ -56,10 +56,10 @@ pub fn file_clock() -> (i64, u64) {
 
 impl Root {
     /// Of what `path` leads to, links followed.
-    pub fn identity(&self, path: &VPath) -> Result<Identity, StoreError> {
+    pub fn identity(&self, path: &VPath) -> Result<FileIdentity, StoreError> {
         self.locate(path)
             .and_then(rustix::fs::fstat)
-            .map(|stat| Identity::from_stat(&stat))
+            .map(|stat| FileIdentity::from_stat(&stat))
             .map_err(|errno: Errno| StoreError::new("look at", path, errno))
     }
 }

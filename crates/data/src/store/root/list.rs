@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
-use proto::listing::{Entry, Kind};
+use proto::listing::{DirectoryEntry, EntryKind};
 use proto::path::VPath;
-use proto::pattern::Pattern;
+use proto::pattern::GlobPattern;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::batches::{self, Names};
-use super::entry::Viewer;
+use super::directory_names::{self, DirectoryNames};
+use super::entry::ProcessCredentials;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
 
@@ -38,8 +38,8 @@ impl Root {
     pub fn list(
         &self,
         path: &VPath,
-        pattern: Option<&Pattern>,
-        visit: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+        pattern: Option<&GlobPattern>,
+        visit: &mut dyn FnMut(DirectoryEntry) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let failed = |errno| StoreError::new("list", path, errno);
         let Some(dir) = self.directory(path).map_err(failed)? else {
@@ -49,8 +49,8 @@ impl Root {
             let _ = visit(self.stat(path).map_err(|error| failed(error.errno))?);
             return Ok(());
         };
-        let viewer = Viewer::current();
-        for name in Names::read(&dir, BATCH).map_err(failed)? {
+        let viewer = ProcessCredentials::current();
+        for name in DirectoryNames::read(&dir, BATCH).map_err(failed)? {
             let name = name.map_err(failed)?;
             if pattern.is_some_and(|pattern| !pattern.matches(&name)) {
                 continue;
@@ -72,7 +72,7 @@ impl Root {
     pub fn count(&self, path: &VPath) -> Result<u64, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         self.resolve(path, flags, Mode::empty())
-            .and_then(|dir| Ok(batches::count(&dir)? + 2))
+            .and_then(|dir| Ok(directory_names::count(&dir)? + 2))
             .map_err(|errno| StoreError::new("list", path, errno))
     }
 
@@ -83,25 +83,25 @@ impl Root {
     pub fn walk(
         &self,
         path: &VPath,
-        visit: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(DirectoryEntry) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let failed = |errno| StoreError::new("list", path, errno);
         let mut top = self.stat(path)?;
-        if top.kind != Kind::Dir {
+        if top.kind != EntryKind::Dir {
             let _ = visit(top);
             return Ok(());
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = self.resolve(path, flags, Mode::empty()).map_err(failed)?;
         top.name = b".".to_vec();
-        top.kind = Kind::CurrentDir;
+        top.kind = EntryKind::CurrentDir;
         if visit(top).is_break() {
             return Ok(());
         }
-        let walk = Walk {
+        let walk = DirectoryWalk {
             root: self,
-            viewer: Viewer::current(),
-            levels: vec![Level::new(dir, path.clone(), Vec::new(), BATCH).map_err(failed)?],
+            viewer: ProcessCredentials::current(),
+            levels: vec![WalkLevel::new(dir, path.clone(), Vec::new(), BATCH).map_err(failed)?],
         };
         walk.run(visit).map_err(failed)
     }
@@ -123,23 +123,23 @@ impl Root {
 }
 
 /// A walk in progress: the open directories from the top to here.
-struct Walk<'a> {
+struct DirectoryWalk<'a> {
     root: &'a Root,
-    viewer: Viewer,
-    levels: Vec<Level>,
+    viewer: ProcessCredentials,
+    levels: Vec<WalkLevel>,
 }
 
-struct Level {
+struct WalkLevel {
     dir: OwnedFd,
     path: VPath,
     /// `""`, `deep/`, `deep/er/`
     prefix: Vec<u8>,
-    names: Names,
+    names: DirectoryNames,
 }
 
-impl Level {
+impl WalkLevel {
     fn new(dir: OwnedFd, path: VPath, prefix: Vec<u8>, batch: usize) -> Result<Self, Errno> {
-        let names = Names::read(&dir, batch)?;
+        let names = DirectoryNames::read(&dir, batch)?;
         Ok(Self {
             dir,
             path,
@@ -149,8 +149,11 @@ impl Level {
     }
 }
 
-impl Walk<'_> {
-    fn run(mut self, visit: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Errno> {
+impl DirectoryWalk<'_> {
+    fn run(
+        mut self,
+        visit: &mut dyn FnMut(DirectoryEntry) -> ControlFlow<()>,
+    ) -> Result<(), Errno> {
         while let Some(level) = self.levels.last_mut() {
             let Some(name) = level.names.next() else {
                 self.levels.pop();
@@ -165,7 +168,7 @@ impl Walk<'_> {
                 Err(errno) if is_left_out(errno) => continue,
                 Err(errno) => return Err(errno),
             };
-            let enter = entry.kind == Kind::Dir && entry.link_target.is_none();
+            let enter = entry.kind == EntryKind::Dir && entry.link_target.is_none();
             entry.name = [&level.prefix, &*name].concat();
             if visit(entry).is_break() {
                 return Ok(());
@@ -187,7 +190,7 @@ impl Walk<'_> {
         let path = level.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
         let prefix = [&level.prefix, name, b"/"].concat();
         let opened = subdirectory(&level.dir, name)
-            .and_then(|dir| Level::new(dir, path, prefix, BATCH_BELOW));
+            .and_then(|dir| WalkLevel::new(dir, path, prefix, BATCH_BELOW));
         match opened {
             Ok(level) => self.levels.push(level),
             // Not readable, or gone or replaced by a link since it was told.

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-mod batches;
 mod change;
+mod directory_names;
 mod entry;
 mod error;
+mod id_names;
 mod identity;
 mod list;
-mod names;
 mod open;
 mod remove;
 mod resolve;
@@ -27,8 +27,8 @@ mod resolve;
 mod tests;
 
 pub use error::StoreError;
-pub use identity::{Identity, file_clock};
-pub use open::Writable;
+pub use identity::{FileIdentity, file_clock};
+pub use open::WritableFile;
 
 /// Directories below directories that a recursive operation enters. Each level costs a
 /// descriptor while it lasts.

@@ -11,7 +11,7 @@ use super::{Root, StoreError};
 
 /// A regular file that is open to be written.
 #[derive(Debug)]
-pub struct Writable {
+pub struct WritableFile {
     /// Its content is as it was: opening cuts nothing.
     pub file: File,
     /// This opening made the file. `false` for one that was made through a dangling link.
@@ -44,7 +44,7 @@ impl Root {
 
     /// Opens a regular file for writing at offsets, or creates it (mode 0666 less the umask). A
     /// symbolic link is followed inside the root, also one to a file that does not exist yet.
-    pub fn open_write(&self, path: &VPath) -> Result<Writable, StoreError> {
+    pub fn open_write(&self, path: &VPath) -> Result<WritableFile, StoreError> {
         self.open_or_create(path)
             .map_err(|errno| StoreError::new("open", path, errno))
     }
@@ -59,7 +59,7 @@ impl Root {
     }
 
     /// For reading too, where the file's mode lets it: bytes that come twice are compared.
-    fn open_or_create(&self, path: &VPath) -> Result<Writable, Errno> {
+    fn open_or_create(&self, path: &VPath) -> Result<WritableFile, Errno> {
         const CREATE: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(SAFE);
         for _ in 0..OPEN_ATTEMPTS {
             let (opened, created) = match self.locate(path) {
@@ -83,7 +83,7 @@ impl Root {
                 Err(errno) => return Err(errno),
             };
             let file = opened.and_then(into_regular_file)?;
-            return Ok(Writable { file, created });
+            return Ok(WritableFile { file, created });
         }
         Err(Errno::AGAIN)
     }

@@ -7,7 +7,7 @@ use proto::path::VPath;
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use super::batches::Names;
+use super::directory_names::DirectoryNames;
 use super::list::BATCH_BELOW;
 use super::resolve::subdirectory;
 use super::{MAX_DEPTH, Root, StoreError};
@@ -35,20 +35,20 @@ impl Root {
 }
 
 /// A directory that is being emptied.
-struct Level {
+struct RemovalLevel {
     dir: OwnedFd,
     /// Its name in the directory above.
     name: Box<[u8]>,
-    left: Names,
+    left: DirectoryNames,
     /// Something was removed since the names were last read from the beginning.
     removed: bool,
     passes: u32,
 }
 
-impl Level {
+impl RemovalLevel {
     fn open(parent: &OwnedFd, name: &[u8], batch: usize) -> Result<Self, Errno> {
         let dir = subdirectory(parent, name)?;
-        let left = Names::read(&dir, batch)?;
+        let left = DirectoryNames::read(&dir, batch)?;
         Ok(Self {
             dir,
             name: name.into(),
@@ -63,7 +63,7 @@ impl Level {
         if !self.removed || self.passes >= PASSES {
             return Err(Errno::NOTEMPTY);
         }
-        self.left = Names::read(&self.dir, batch)?;
+        self.left = DirectoryNames::read(&self.dir, batch)?;
         self.removed = false;
         self.passes += 1;
         Ok(())
@@ -77,8 +77,8 @@ fn remove_directory(
     batch: usize,
     mut most: u64,
 ) -> Result<(), Errno> {
-    let mut above: Vec<Level> = Vec::new();
-    let mut level = Level::open(parent, name, batch)?;
+    let mut above: Vec<RemovalLevel> = Vec::new();
+    let mut level = RemovalLevel::open(parent, name, batch)?;
     loop {
         let Some(name) = level.left.next().transpose()? else {
             let holder = above.last().map_or(parent, |level| &level.dir);
@@ -99,7 +99,7 @@ fn remove_directory(
         most = most.checked_sub(1).ok_or(Errno::NOTEMPTY)?;
         match rustix::fs::unlinkat(&level.dir, &*name, AtFlags::empty()) {
             Err(Errno::ISDIR) => {
-                let below = Level::open(&level.dir, &name, batch)?;
+                let below = RemovalLevel::open(&level.dir, &name, batch)?;
                 if above.len() + 1 >= MAX_DEPTH {
                     return Err(Errno::NAMETOOLONG);
                 }
@@ -177,7 +177,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("d")).unwrap();
         let parent = File::open(place.path()).unwrap().into();
-        let mut level = Level::open(&parent, b"d", 100).unwrap();
+        let mut level = RemovalLevel::open(&parent, b"d", 100).unwrap();
         File::create(place.path().join("d/late")).unwrap();
         assert!(level.left.next().is_none());
         // Nothing was removed: another look would find the same.

@@ -4,14 +4,14 @@
 //! within a fraction of a millisecond of each other are handed over together, so that the cost of a
 //! fast path is that of its super-packets while loss, queue and timing are those of its packets.
 
-mod carrier;
+mod batching;
+mod delivery_queue;
 mod direction;
-mod runs;
-mod schedule;
-mod tallies;
+mod drop_counters;
+mod forwarder;
+mod sleeper;
 #[cfg(test)]
 mod tests;
-mod wait;
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,12 +21,12 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 
 use crate::LabError;
-use crate::net::packet::Framing;
+use crate::net::packet::TunFraming;
 use crate::net::report::DirectionReport;
 use crate::topology::Topology;
 
 /// A host's end: its TUN device, all opened alike: with virtio-net headers, or all without.
-pub struct Port {
+pub struct TunPort {
     /// The device.
     pub device: tun_rs::SyncDevice,
     /// The host's address.
@@ -36,7 +36,7 @@ pub struct Port {
 /// A running emulator: one thread. It stops when dropped.
 #[derive(Debug)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     thread: Option<JoinHandle<Result<EngineReport, LabError>>>,
 }
 
@@ -57,7 +57,7 @@ pub struct EngineReport {
 
 /// State that the engine's thread and its owner both see.
 #[derive(Debug)]
-struct Shared {
+struct EngineShared {
     /// Readable: stop.
     stop: OwnedFd,
     /// A copy that the thread refreshes.
@@ -70,7 +70,7 @@ impl Engine {
     /// # Errors
     /// [`LabError::Usage`]: ports and topology do not fit each other; [`LabError::System`]: the
     /// thread cannot be started.
-    pub fn start(topology: &Topology, ports: Vec<Port>) -> Result<Self, LabError> {
+    pub fn start(topology: &Topology, ports: Vec<TunPort>) -> Result<Self, LabError> {
         let framing = framing(topology, &ports)?;
         for port in &ports {
             port.device
@@ -80,15 +80,15 @@ impl Engine {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = eventfd(0, flags)
             .map_err(|error| LabError::system("making the emulator's wake-up", error))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EngineShared {
             stop,
             snapshot: Mutex::new(Vec::new()),
         });
-        let directions = direction::all(topology);
+        let directions = direction::all_directions(topology);
         let seen = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("lab-engine".to_owned())
-            .spawn(move || carrier::carry(&ports, framing, directions, &seen))
+            .spawn(move || forwarder::forward_packets(&ports, framing, directions, &seen))
             .map_err(|error| LabError::system("starting the emulator's thread", error))?;
         Ok(Self {
             shared,
@@ -138,7 +138,7 @@ fn broke_down() -> LabError {
 }
 
 /// Checks that the ports fit the topology and each other.
-fn framing(topology: &Topology, ports: &[Port]) -> Result<Framing, LabError> {
+fn framing(topology: &Topology, ports: &[TunPort]) -> Result<TunFraming, LabError> {
     if ports.len() != topology.hosts.len() {
         let (ports, hosts) = (ports.len(), topology.hosts.len());
         return Err(LabError::Usage(format!(
@@ -147,8 +147,8 @@ fn framing(topology: &Topology, ports: &[Port]) -> Result<Framing, LabError> {
     }
     let offloaded = ports.iter().filter(|port| port.device.tcp_gso()).count();
     match offloaded {
-        0 => Ok(Framing::Plain),
-        some if some == ports.len() => Ok(Framing::Offloaded),
+        0 => Ok(TunFraming::Plain),
+        some if some == ports.len() => Ok(TunFraming::Offloaded),
         some => Err(LabError::Usage(format!(
             "{some} of {} devices have virtio-net headers: all or none must",
             ports.len()

@@ -10,10 +10,10 @@ use sim::link::{Conditions, Loss, Queue, Reorder};
 use units::Rate;
 
 use super::*;
-use crate::topology::{Host, Path};
+use crate::topology::{LabHost, LabPath};
 
 /// A network under test: hosts with the same conditions between every two.
-struct Net {
+struct EmulatedTestNet {
     engine: Engine,
     namespaces: Vec<File>,
 }
@@ -31,13 +31,13 @@ fn delay_of(milliseconds: u64) -> Conditions {
 
 fn topology(hosts: usize, forward: &Conditions, back: &Conditions, offload: bool) -> Topology {
     let name = |index: usize| char::from(b'a' + u8::try_from(index).unwrap()).to_string();
-    let host = |index| Host {
+    let host = |index| LabHost {
         name: name(index),
         sysctls: Vec::new(),
-        congestion: None,
+        congestion_control: None,
     };
     let pairs = (0..hosts).flat_map(|one| (one + 1..hosts).map(move |other| (one, other)));
-    let path = |between| Path {
+    let path = |between| LabPath {
         between,
         forward: forward.clone(),
         back: back.clone(),
@@ -52,7 +52,7 @@ fn topology(hosts: usize, forward: &Conditions, back: &Conditions, offload: bool
 }
 
 /// A namespace with its device.
-fn build(index: usize, offload: bool) -> (Port, File) {
+fn build(index: usize, offload: bool) -> (TunPort, File) {
     let work = move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
         let address = Topology::address(index);
@@ -65,12 +65,12 @@ fn build(index: usize, offload: bool) -> (Port, File) {
             .build_sync()
             .unwrap();
         let namespace = File::open("/proc/thread-self/ns/net").unwrap();
-        (Port { device, address }, namespace)
+        (TunPort { device, address }, namespace)
     };
     std::thread::spawn(work).join().unwrap()
 }
 
-impl Net {
+impl EmulatedTestNet {
     /// Two hosts; `None`: not allowed here.
     fn pair(forward: &Conditions, back: &Conditions) -> Option<Self> {
         Self::of(&topology(2, forward, back, true))
@@ -118,7 +118,7 @@ impl Net {
     }
 
     /// Last report of the engine on the first direction, once this is so of it.
-    fn once(&self, is_so: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
+    fn wait_for_report(&self, is_so: impl Fn(&DirectionReport) -> bool) -> DirectionReport {
         let start = Instant::now();
         loop {
             if let Some(told) = self.engine.snapshot().into_iter().next()
@@ -138,7 +138,7 @@ impl Net {
 
 /// Sends numbered datagrams from the first host to the second; which arrive, and when after the
 /// first was sent.
-fn datagrams(net: &Net, count: u32, size: usize) -> Vec<(u32, Duration)> {
+fn datagrams(net: &EmulatedTestNet, count: u32, size: usize) -> Vec<(u32, Duration)> {
     let (sender, receiver) = (net.udp(0), net.udp(1));
     let arrived = |path: &DirectionReport| path.delivered + path.duplicated;
     let told = net.engine.snapshot();
@@ -179,7 +179,7 @@ fn datagrams(net: &Net, count: u32, size: usize) -> Vec<(u32, Duration)> {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    let done = net.once(|path| {
+    let done = net.wait_for_report(|path| {
         let gone = path.delivered + path.losses + path.queue_drops;
         path.packets >= before.0 + u64::from(count) && gone == path.packets
     });
@@ -209,7 +209,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
 }
 
 /// Sends it through one connection; what came out.
-fn transfer(net: &Net, data: &[u8]) -> Vec<u8> {
+fn transfer(net: &EmulatedTestNet, data: &[u8]) -> Vec<u8> {
     let (mut sender, mut receiver) = net.tcp();
     std::thread::scope(|scope| {
         scope.spawn(move || sender.write_all(data).unwrap());
@@ -221,7 +221,7 @@ fn transfer(net: &Net, data: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_round_trip_takes_twice_the_delay() {
-    let Some(net) = Net::pair(&delay_of(20), &delay_of(20)) else {
+    let Some(net) = EmulatedTestNet::pair(&delay_of(20), &delay_of(20)) else {
         return;
     };
     let (one, other) = (net.udp(0), net.udp(1));
@@ -256,7 +256,7 @@ fn a_round_trip_takes_twice_the_delay() {
 fn datagrams_are_serialised_at_the_rate_and_stay_in_order() {
     let mut slow = delay_of(1);
     slow.rate = Some(Rate::bits_per_second(10_000_000));
-    let Some(net) = Net::pair(&slow, &delay_of(1)) else {
+    let Some(net) = EmulatedTestNet::pair(&slow, &delay_of(1)) else {
         return;
     };
     // A busy machine delivers late, but not every time.
@@ -276,7 +276,7 @@ fn what_the_queue_cannot_hold_is_dropped() {
     let mut narrow = delay_of(1);
     narrow.rate = Some(Rate::bits_per_second(1_000_000));
     narrow.queue = Queue::Packets(10);
-    let Some(net) = Net::pair(&narrow, &delay_of(1)) else {
+    let Some(net) = EmulatedTestNet::pair(&narrow, &delay_of(1)) else {
         return;
     };
     let seen = datagrams(&net, 50, 972);
@@ -294,7 +294,7 @@ fn what_the_queue_cannot_hold_is_dropped() {
 fn losses_are_counted() {
     let mut lossy = delay_of(1);
     lossy.loss = Loss::Independent(0.1);
-    let Some(net) = Net::pair(&lossy, &delay_of(1)) else {
+    let Some(net) = EmulatedTestNet::pair(&lossy, &delay_of(1)) else {
         return;
     };
     let seen = datagrams(&net, 2000, 100);
@@ -314,7 +314,7 @@ fn copies_and_overtaken_packets_arrive() {
         probability: 0.1,
         extra: Duration::from_millis(5),
     });
-    let Some(net) = Net::pair(&odd, &delay_of(1)) else {
+    let Some(net) = EmulatedTestNet::pair(&odd, &delay_of(1)) else {
         return;
     };
     let seen = datagrams(&net, 500, 100);
@@ -334,13 +334,13 @@ fn super_packets_lose_single_segments() {
     let mut wan = delay_of(2);
     wan.rate = Some(Rate::bits_per_second(400_000_000));
     wan.loss = Loss::Independent(0.002);
-    let Some(net) = Net::pair(&wan, &delay_of(2)) else {
+    let Some(net) = EmulatedTestNet::pair(&wan, &delay_of(2)) else {
         return;
     };
     let data = pattern(8_000_000);
     assert!(transfer(&net, &data) == data, "the stream has changed");
     // The connection's last packets are still under way.
-    net.once(|path| path.packets > 5000 && path.packets == path.delivered + path.losses);
+    net.wait_for_report(|path| path.packets > 5000 && path.packets == path.delivered + path.losses);
     let report = net.stop();
     let path = &report.directions[0];
     // 1448 bytes of data a packet at most.
@@ -360,7 +360,7 @@ fn corruption_arrives_with_right_checksums() {
     for offload in [true, false] {
         let mut faulty = delay_of(1);
         faulty.corrupt = 0.01;
-        let Some(net) = Net::of(&topology(2, &faulty, &delay_of(1), offload)) else {
+        let Some(net) = EmulatedTestNet::of(&topology(2, &faulty, &delay_of(1), offload)) else {
             return;
         };
         let data = pattern(1_500_000);
@@ -383,7 +383,7 @@ fn corruption_arrives_with_right_checksums() {
 fn three_hosts_have_paths_of_their_own() {
     let mut net = topology(3, &delay_of(1), &delay_of(1), true);
     net.paths[1].forward = delay_of(60); // a to c
-    let Some(net) = Net::of(&net) else {
+    let Some(net) = EmulatedTestNet::of(&net) else {
         return;
     };
     let sockets = [net.udp(0), net.udp(1), net.udp(2)];
@@ -411,13 +411,13 @@ fn three_hosts_have_paths_of_their_own() {
 
 #[test]
 fn stopping_is_prompt_and_forgets_what_is_under_way() {
-    let Some(net) = Net::pair(&delay_of(60_000), &delay_of(1)) else {
+    let Some(net) = EmulatedTestNet::pair(&delay_of(60_000), &delay_of(1)) else {
         return;
     };
     let socket = net.udp(0);
     let to = (Topology::address(1), 7000);
     socket.send_to(b"late", to).unwrap();
-    net.once(|path| path.packets == 1);
+    net.wait_for_report(|path| path.packets == 1);
     // It does not wait for the minute that the datagram needs.
     let start = Instant::now();
     let report = net.stop();

@@ -2,7 +2,7 @@
 
 /// The one's complement sum of the words of `bytes`, folded, not complemented. An odd last byte
 /// counts as a word's first.
-pub(super) fn sum(bytes: &[u8]) -> u16 {
+pub(super) fn ones_complement_sum(bytes: &[u8]) -> u16 {
     let (words, odd) = bytes.as_chunks::<2>();
     let last = odd.first().map_or(0, |byte| u64::from(*byte) << 8);
     let total = words
@@ -21,12 +21,12 @@ pub(super) fn fold(mut sum: u64) -> u16 {
 
 /// The sum of the pseudo-header that TCP (RFC 9293 section 3.1) and UDP (RFC 768) checksums begin
 /// with. `addresses`: source and destination, as they stand in the IPv4 header.
-pub(super) fn pseudo_header(addresses: &[u8], protocol: u8, length: u16) -> u16 {
-    fold(u64::from(sum(addresses)) + u64::from(protocol) + u64::from(length))
+pub(super) fn pseudo_header_sum(addresses: &[u8], protocol: u8, length: u16) -> u16 {
+    fold(u64::from(ones_complement_sum(addresses)) + u64::from(protocol) + u64::from(length))
 }
 
 /// The checksum after a word of the data became another (RFC 1624, equation 3).
-pub(super) fn updated(checksum: u16, old: u16, new: u16) -> u16 {
+pub(super) fn updated_checksum(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(u64::from(!checksum) + u64::from(!old) + u64::from(new))
 }
 
@@ -38,12 +38,12 @@ mod tests {
     #[test]
     fn sums_the_example_of_rfc_1071() {
         let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(sum(&bytes), 0xddf2);
+        assert_eq!(ones_complement_sum(&bytes), 0xddf2);
     }
 
     #[test]
     fn updates_the_example_of_rfc_1624() {
-        assert_eq!(updated(0xdd2f, 0x5555, 0x3285), 0x0000);
+        assert_eq!(updated_checksum(0xdd2f, 0x5555, 0x3285), 0x0000);
     }
 
     proptest! {
@@ -54,11 +54,11 @@ mod tests {
             new in any::<u16>(),
         ) {
             bytes[0] |= 1; // an all-zero sum has two representations; real packets never have it
-            let before = !sum(&bytes);
+            let before = !ones_complement_sum(&bytes);
             let at = 2 + at.index((bytes.len() - 2) / 2) * 2;
             let old = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
             bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
-            prop_assert_eq!(updated(before, old, new), !sum(&bytes));
+            prop_assert_eq!(updated_checksum(before, old, new), !ones_complement_sum(&bytes));
         }
     }
 }

@@ -6,19 +6,19 @@
 
 mod checksum;
 mod corrupt;
-mod offload;
-mod piece;
+mod segment_frame;
+mod virtio_net_header;
 
 #[cfg(test)]
 mod tests;
 
 use std::net::Ipv4Addr;
 
-pub(crate) use corrupt::corrupt;
-pub(crate) use offload::Offload;
+pub(crate) use corrupt::corrupt_payload;
+pub(crate) use virtio_net_header::VirtioNetHeader;
 
 /// Largest frame a TUN device hands over: an IPv4 packet of 65 535 bytes and its virtio-net header.
-pub(crate) const LARGEST_FRAME: usize = 65_535 + Offload::SIZE;
+pub(crate) const LARGEST_FRAME: usize = 65_535 + VirtioNetHeader::SIZE;
 
 /// IP protocol number of TCP (RFC 9293).
 const TCP: u8 = 6;
@@ -33,7 +33,7 @@ const UDP_HEADER: usize = 8;
 
 /// Whether frames carry a virtio-net header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum TunFraming {
     /// IP packets behind virtio-net headers.
     Offloaded,
     /// IP packets alone.
@@ -42,7 +42,7 @@ pub(crate) enum Framing {
 
 /// Why a frame is not carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum PacketError {
     /// IPv6: the hosts of a lab have IPv4 addresses only, but their kernels ask for IPv6 routers.
     #[error("it is an IPv6 packet")]
     Ipv6,
@@ -53,48 +53,50 @@ pub(crate) enum Unfit {
 
 /// An IPv4 packet, or a super-packet that stands for several.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Packet<'a> {
-    offload: Option<Offload>,
+pub(crate) struct RawPacket<'a> {
+    offload: Option<VirtioNetHeader>,
     bytes: &'a [u8],
-    cut: Option<Cut>,
+    cut: Option<SegmentLayout>,
 }
 
 /// Where a super-packet divides.
 #[derive(Debug, Clone, Copy)]
-struct Cut {
+struct SegmentLayout {
     /// Bytes of the IP header.
     ip_header: usize,
     /// Bytes of IP and transport header together: each segment gets its own copy of them.
     headers: usize,
     /// Payload bytes of each segment but the last.
     segment: usize,
-    transport: Transport,
+    transport: TransportProtocol,
 }
 
 /// Kind of a segment's second header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Transport {
+enum TransportProtocol {
     Tcp,
     Udp,
 }
 
-impl<'a> Packet<'a> {
+impl<'a> RawPacket<'a> {
     /// Reads a frame.
     ///
     /// # Errors
-    /// [`Unfit`]: why it cannot be carried.
-    pub(crate) fn parse(frame: &'a [u8], framing: Framing) -> Result<Self, Unfit> {
+    /// [`PacketError`]: why it cannot be carried.
+    pub(crate) fn parse(frame: &'a [u8], framing: TunFraming) -> Result<Self, PacketError> {
         let (offload, bytes) = match framing {
-            Framing::Plain => (None, frame),
-            Framing::Offloaded => {
-                let (offload, bytes) = Offload::decode(frame)
-                    .ok_or(Unfit::Malformed("shorter than its virtio-net header"))?;
+            TunFraming::Plain => (None, frame),
+            TunFraming::Offloaded => {
+                let (offload, bytes) = VirtioNetHeader::decode(frame)
+                    .ok_or(PacketError::Malformed("shorter than its virtio-net header"))?;
                 (Some(offload), bytes)
             }
         };
         let ip_header = ip_header_length(bytes)?;
         let cut = match offload {
-            Some(offload) if offload.is_super() => Some(cut(&offload, bytes, ip_header)?),
+            Some(offload) if offload.is_super_packet() => {
+                Some(segment_layout(&offload, bytes, ip_header)?)
+            }
             _ => None,
         };
         Ok(Self {
@@ -128,7 +130,7 @@ impl<'a> Packet<'a> {
     }
 
     /// The payload of some segments.
-    fn payload(&self, cut: Cut, segments: std::ops::Range<usize>) -> &'a [u8] {
+    fn payload(&self, cut: SegmentLayout, segments: std::ops::Range<usize>) -> &'a [u8] {
         let payload = self.bytes.get(cut.headers..).unwrap_or_default();
         let end = (segments.end * cut.segment).min(payload.len());
         let start = (segments.start * cut.segment).min(end);
@@ -137,38 +139,45 @@ impl<'a> Packet<'a> {
 }
 
 /// Checks the fixed part of an IPv4 header; its length in bytes, options included.
-fn ip_header_length(packet: &[u8]) -> Result<usize, Unfit> {
-    let first = *packet.first().ok_or(Unfit::Malformed("no IP header"))?;
+fn ip_header_length(packet: &[u8]) -> Result<usize, PacketError> {
+    let first = *packet
+        .first()
+        .ok_or(PacketError::Malformed("no IP header"))?;
     match first >> 4 {
         4 => {}
-        6 => return Err(Unfit::Ipv6),
-        _ => return Err(Unfit::Malformed("unknown IP version")),
+        6 => return Err(PacketError::Ipv6),
+        _ => return Err(PacketError::Malformed("unknown IP version")),
     }
     let header = usize::from(first & 0x0f) * 4;
-    let total = usize::from(word(packet, 2).unwrap_or(0));
+    let total = usize::from(read_u16(packet, 2).unwrap_or(0));
     if header < SMALLEST_IP_HEADER || total < header || total > packet.len() {
-        return Err(Unfit::Malformed("IP lengths contradict each other"));
+        return Err(PacketError::Malformed("IP lengths contradict each other"));
     }
     Ok(header)
 }
 
 /// Checks a super-packet, and finds where it divides.
-fn cut(offload: &Offload, bytes: &[u8], ip_header: usize) -> Result<Cut, Unfit> {
+fn segment_layout(
+    offload: &VirtioNetHeader,
+    bytes: &[u8],
+    ip_header: usize,
+) -> Result<SegmentLayout, PacketError> {
     let protocol = bytes.get(9).copied();
-    let (transport, header) = match (offload.kind(), protocol) {
-        (Offload::TCP_IPV4, Some(TCP)) => {
+    let (transport, header) = match (offload.segmentation_type(), protocol) {
+        (VirtioNetHeader::TCP_IPV4, Some(TCP)) => {
             let offset = bytes.get(ip_header + 12).copied().unwrap_or(0);
-            (Transport::Tcp, usize::from(offset >> 4) * 4)
+            (TransportProtocol::Tcp, usize::from(offset >> 4) * 4)
         }
-        (Offload::UDP, Some(UDP)) => (Transport::Udp, UDP_HEADER),
-        _ => return Err(Unfit::Malformed("segmentation of another protocol")),
+        (VirtioNetHeader::UDP, Some(UDP)) => (TransportProtocol::Udp, UDP_HEADER),
+        _ => return Err(PacketError::Malformed("segmentation of another protocol")),
     };
     let headers = ip_header + header;
-    if transport == Transport::Tcp && header < SMALLEST_TCP_HEADER || headers >= bytes.len() {
-        return Err(Unfit::Malformed("a super-packet without payload"));
+    if transport == TransportProtocol::Tcp && header < SMALLEST_TCP_HEADER || headers >= bytes.len()
+    {
+        return Err(PacketError::Malformed("a super-packet without payload"));
     }
-    if word(bytes, 2).map(usize::from) != Some(bytes.len()) {
-        return Err(Unfit::Malformed("a super-packet of another length"));
+    if read_u16(bytes, 2).map(usize::from) != Some(bytes.len()) {
+        return Err(PacketError::Malformed("a super-packet of another length"));
     }
     // Virtio 1.2 section 5.1.6.2.1: with segmentation the checksum is always the device's work.
     let place = (usize::from(offload.checksum_start), offload.checksum_offset);
@@ -176,9 +185,9 @@ fn cut(offload: &Offload, bytes: &[u8], ip_header: usize) -> Result<Cut, Unfit> 
         || !offload.needs_checksum()
         || place != (ip_header, transport.checksum_offset())
     {
-        return Err(Unfit::Malformed("a super-packet with a wrong header"));
+        return Err(PacketError::Malformed("a super-packet with a wrong header"));
     }
-    Ok(Cut {
+    Ok(SegmentLayout {
         ip_header,
         headers,
         segment: usize::from(offload.gso_size),
@@ -186,7 +195,7 @@ fn cut(offload: &Offload, bytes: &[u8], ip_header: usize) -> Result<Cut, Unfit> 
     })
 }
 
-impl Transport {
+impl TransportProtocol {
     /// Where the checksum is in the transport header.
     const fn checksum_offset(self) -> u16 {
         match self {
@@ -197,13 +206,13 @@ impl Transport {
 }
 
 /// The big-endian word at `at`.
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
+fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
     let word = bytes.get(at..at + 2)?;
     Some(u16::from_be_bytes(word.try_into().ok()?))
 }
 
 /// Puts a big-endian word at `at`, if there is room.
-fn set_word(bytes: &mut [u8], at: usize, value: u16) {
+fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(place) = bytes.get_mut(at..at + 2) {
         place.copy_from_slice(&value.to_be_bytes());
     }

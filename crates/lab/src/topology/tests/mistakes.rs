@@ -152,33 +152,33 @@ fn too_many_hosts_are_refused() {
 #[test]
 fn variables_are_upper_case() {
     let topology = parse("[hosts.far-end2]\n[hosts.b]");
-    assert_eq!(variable(&topology.hosts[0]), "LAB_FAR_END2");
-    assert_eq!(variable(&topology.hosts[1]), "LAB_B");
+    assert_eq!(address_variable(&topology.hosts[0]), "LAB_FAR_END2");
+    assert_eq!(address_variable(&topology.hosts[1]), "LAB_B");
 }
 
 #[test]
 fn mistakes_name_the_option_or_the_file() {
-    let message = |shorthand: Shorthand| {
-        let error = Topology::from_request(None, &shorthand).unwrap_err();
+    let message = |shorthand: NetworkOptions| {
+        let error = Topology::from_options(None, &shorthand).unwrap_err();
         error.to_string()
     };
-    let blank = Shorthand::default;
-    let bad_rate = message(Shorthand {
+    let blank = NetworkOptions::default;
+    let bad_rate = message(NetworkOptions {
         rate: Some("0".into()),
         ..blank()
     });
     assert!(bad_rate.starts_with("--rate: a rate of 0"), "{bad_rate}");
-    let bad_setting = message(Shorthand {
+    let bad_setting = message(NetworkOptions {
         sysctls: vec!["net.ipv4.tcp_sack".into()],
         ..blank()
     });
     assert!(bad_setting.starts_with("--sysctl: "), "{bad_setting}");
-    let bad_name = message(Shorthand {
+    let bad_name = message(NetworkOptions {
         cc: Some("a b".into()),
         ..blank()
     });
     assert!(bad_name.starts_with("--cc: "), "{bad_name}");
-    let both = message(Shorthand {
+    let both = message(NetworkOptions {
         rtt: Some("5ms".into()),
         trace: Some("drsftp-wan".into()),
         ..blank()

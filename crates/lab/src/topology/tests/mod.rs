@@ -64,7 +64,7 @@ fn the_example_of_the_documentation_is_what_it_says() {
     let congestion: Vec<_> = topology
         .hosts
         .iter()
-        .map(|host| host.congestion.as_deref().unwrap())
+        .map(|host| host.congestion_control.as_deref().unwrap())
         .collect();
     assert_eq!(congestion, ["cubic", "reno", "cubic"]);
     let rmem = ("net.ipv4.tcp_rmem".into(), "4096 87380 16777216".into());
@@ -181,7 +181,7 @@ fn options_win_over_a_file() {
     let text = "seed = 3\n[default]\nrtt = '20ms'\n[hosts.a]\ncc = 'reno'\n[hosts.b]\n\
                 [[paths]]\nbetween = ['a', 'b']\nforward.rate = '1mbit'\nforward.delay = '7ms'";
     std::fs::write(&file, text).unwrap();
-    let shorthand = Shorthand {
+    let shorthand = NetworkOptions {
         rtt: Some("100ms".into()),
         rate: Some("1gbit".into()),
         loss: Some("0.5%".into()),
@@ -190,9 +190,9 @@ fn options_win_over_a_file() {
         cc: Some("cubic".into()),
         seed: Some(9),
         offload: Some(false),
-        ..Shorthand::default()
+        ..NetworkOptions::default()
     };
-    let topology = Topology::from_request(Some(&file), &shorthand).unwrap();
+    let topology = Topology::from_options(Some(&file), &shorthand).unwrap();
     let path = &topology.paths[0];
     assert_eq!(path.forward, path.back);
     assert_eq!(path.forward.rate, rate(1_000_000_000));
@@ -200,7 +200,10 @@ fn options_win_over_a_file() {
     assert_eq!(path.forward.loss, Loss::Independent(0.005));
     assert_eq!(path.forward.queue, Queue::Packets(100));
     assert_eq!((topology.seed, topology.offload), (9, false));
-    assert_eq!(topology.hosts[0].congestion.as_deref(), Some("cubic"));
+    assert_eq!(
+        topology.hosts[0].congestion_control.as_deref(),
+        Some("cubic")
+    );
     assert_eq!(topology.hosts[1].sysctls[0].1, "4096 87380 1000000");
     let unchanged = Topology::read(&file).unwrap();
     assert_eq!(unchanged.paths[0].forward.delay, ms(7));
@@ -238,7 +241,7 @@ fn a_trace_may_begin_anywhere() {
         );
         let topology = parse(&text);
         let trace = topology.paths[0].forward.trace.clone().unwrap();
-        let rate = |p: &sim::trace::Point| p.rate.unwrap().as_bits_per_second();
+        let rate = |p: &sim::trace::TracePoint| p.rate.unwrap().as_bits_per_second();
         let points = trace.points().iter();
         points.map(|p| (p.at.as_millis(), rate(p))).collect()
     };

@@ -60,15 +60,15 @@ proptest! {
     fn any_option_is_read_or_refused_in_one_line(value in any::<String>()) {
         let some = || Some(value.clone());
         for shorthand in [
-            Shorthand { rtt: some(), ..Shorthand::default() },
-            Shorthand { rate: some(), ..Shorthand::default() },
-            Shorthand { loss: some(), ..Shorthand::default() },
-            Shorthand { queue: some(), ..Shorthand::default() },
-            Shorthand { trace: some(), ..Shorthand::default() },
-            Shorthand { cc: some(), ..Shorthand::default() },
-            Shorthand { sysctls: vec![value.clone()], ..Shorthand::default() },
+            NetworkOptions { rtt: some(), ..NetworkOptions::default() },
+            NetworkOptions { rate: some(), ..NetworkOptions::default() },
+            NetworkOptions { loss: some(), ..NetworkOptions::default() },
+            NetworkOptions { queue: some(), ..NetworkOptions::default() },
+            NetworkOptions { trace: some(), ..NetworkOptions::default() },
+            NetworkOptions { cc: some(), ..NetworkOptions::default() },
+            NetworkOptions { sysctls: vec![value.clone()], ..NetworkOptions::default() },
         ] {
-            if let Err(error) = Topology::from_request(None, &shorthand) {
+            if let Err(error) = Topology::from_options(None, &shorthand) {
                 prop_assert!(!error.to_string().contains('\n'));
             }
         }

@@ -11,14 +11,14 @@ fn ok(line: &str) -> Command {
     Command::parse(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"))
 }
 
-fn opts(line: &str) -> Opts {
+fn opts(line: &str) -> OptsCommand {
     match ok(line) {
         Command::Opts(opts) => opts,
         other => panic!("{line}: {other:?}"),
     }
 }
 
-fn site(line: &str) -> Site {
+fn site(line: &str) -> SiteCommand {
     match ok(line) {
         Command::Site(site) => site,
         other => panic!("{line}: {other:?}"),
@@ -39,7 +39,7 @@ fn all_not_offered(lines: &[&str]) {
     for line in lines {
         let result = Command::parse(line.as_bytes());
         assert!(
-            matches!(result, Err(CommandError::Parameter { .. })),
+            matches!(result, Err(CommandError::UnsupportedParameter { .. })),
             "{line}: {result:?}"
         );
     }
@@ -59,12 +59,12 @@ fn verbs_have_no_case_and_end_at_a_space() {
         b" NOOP",
     ] {
         assert!(
-            matches!(Command::parse(line), Err(CommandError::Unknown(_))),
+            matches!(Command::parse(line), Err(CommandError::UnknownVerb(_))),
             "{line:?}"
         );
     }
     let long = [b'x'; 100_000];
-    let Err(CommandError::Unknown(quoted)) = Command::parse(&long) else {
+    let Err(CommandError::UnknownVerb(quoted)) = Command::parse(&long) else {
         panic!("taken");
     };
     assert_eq!(quoted.len(), 32);
@@ -84,9 +84,12 @@ fn one_space_ends_the_verb_and_all_others_belong_to_the_name() {
     assert_eq!(ok("ESTO A 5   a b "), Command::Esto(5, name()));
     assert_eq!(
         ok("SITE CHMOD 644   a b "),
-        Command::Site(Site::Chmod(0o644, name()))
+        Command::Site(SiteCommand::Chmod(0o644, name()))
     );
-    assert_eq!(ok("SITE RDEL   a b "), Command::Site(Site::Rdel(name())));
+    assert_eq!(
+        ok("SITE RDEL   a b "),
+        Command::Site(SiteCommand::RemoveTree(name()))
+    );
     let sum = ok("CKSM MD5 0 -1   a b ");
     assert!(matches!(sum, Command::Cksm { path, .. } if path == name()));
     assert_eq!(ok("STOR  "), Command::Stor(b" ".to_vec()));
@@ -101,15 +104,15 @@ fn one_space_ends_the_verb_and_all_others_belong_to_the_name() {
 
 #[test]
 fn spaces_too_many_are_taken_where_no_name_follows() {
-    assert_eq!(ok("TYPE  I "), Command::Type(Type::Image));
-    assert_eq!(ok("MODE  E "), Command::Mode(Mode::Extended));
+    assert_eq!(ok("TYPE  I "), Command::Type(DataType::Image));
+    assert_eq!(ok("MODE  E "), Command::Mode(TransferMode::Extended));
     assert_eq!(ok("USER  ann "), Command::User("ann".to_owned()));
     assert!(matches!(ok("PORT  127,0,0,1,8,1 "), Command::Port(_)));
-    assert_eq!(ok("REST  10 "), Command::Rest(Restart::Offset(10)));
+    assert_eq!(ok("REST  10 "), Command::Rest(RestartMarker::Offset(10)));
     assert_eq!(ok("NOOP "), Command::Noop);
     assert_eq!(
         ok("SITE  CHMOD  644 a"),
-        Command::Site(Site::Chmod(0o644, b"a".to_vec()))
+        Command::Site(SiteCommand::Chmod(0o644, b"a".to_vec()))
     );
 }
 
@@ -119,7 +122,7 @@ fn names_with_spaces_come_back_from_their_lines() {
         Command::Stor(b" ls.txt ".to_vec()),
         Command::Rnto(b"  x".to_vec()),
         Command::Mlst(Some(b" x ".to_vec())),
-        Command::Site(Site::SymlinkTo(b" x".to_vec())),
+        Command::Site(SiteCommand::SymlinkTo(b" x".to_vec())),
     ] {
         assert_eq!(Command::parse(&command.encode()), Ok(command));
     }
@@ -279,7 +282,7 @@ fn one_argument_too_many_is_a_syntax_error() {
         "SITE RETRBUFSIZE 1 2",
     ]);
     assert_eq!(ok("ALLO 100 r 10 "), Command::Allo(100));
-    assert_eq!(site("SITE IDLE 5 "), Site::Idle(Some(5)));
+    assert_eq!(site("SITE IDLE 5 "), SiteCommand::Idle(Some(5)));
 }
 
 #[test]
@@ -330,7 +333,7 @@ fn times_and_checksums() {
         "has no form that sets"
     );
     let cksm = |length| Command::Cksm {
-        algorithm: Algorithm::Adler32,
+        algorithm: ChecksumAlgorithm::Adler32,
         offset: 1,
         length,
         path: b"a b".to_vec(),
@@ -339,7 +342,7 @@ fn times_and_checksums() {
     assert_eq!(ok("CKSM ADLER32 1 7 a b"), cksm(Some(7)));
     assert_eq!(
         ok("SCKS crc32 ABC"),
-        Command::Scks(Algorithm::Crc32, "00000abc".to_owned())
+        Command::Scks(ChecksumAlgorithm::Crc32, "00000abc".to_owned())
     );
     all_not_offered(&["CKSM FOO 0 -1 a", "SCKS FOO 00"]);
     all_syntax(&[
@@ -359,6 +362,6 @@ fn writing_cannot_make_two_commands_of_one() {
 
 #[test]
 fn an_empty_range_list_is_written_as_one() {
-    let command = Command::Rest(Restart::Ranges(RangeSet::new()));
+    let command = Command::Rest(RestartMarker::Ranges(RangeSet::new()));
     assert_eq!(command.encode(), b"REST 0-0");
 }

@@ -1,12 +1,18 @@
 //! OPTS.
 
 use super::*;
-use crate::streams::StreamRange;
+use crate::streams::ParallelismRange;
 
 #[test]
 fn opts_retr() {
-    use RetrOption as R;
-    let range = |start, least, most| R::Parallelism(StreamRange { start, least, most });
+    use RetrieveOption as R;
+    let range = |start, least, most| {
+        R::Parallelism(ParallelismRange {
+            start,
+            min: least,
+            max: most,
+        })
+    };
     for (line, expected) in [
         ("OPTS RETR Parallelism=4,1,8;", vec![range(4, 1, 8)]),
         ("OPTS RETR Parallelism=4,6,2;", vec![range(4, 4, 4)]),
@@ -17,7 +23,7 @@ fn opts_retr() {
             vec![R::Blocked, R::BlockSize(1000), R::Markers(1)],
         ),
     ] {
-        assert_eq!(opts(line), Opts::Retr(expected), "{line}");
+        assert_eq!(opts(line), OptsCommand::Retr(expected), "{line}");
     }
     all_syntax(&[
         "OPTS RETR Parallelism=0;",
@@ -38,7 +44,7 @@ fn opts_retr() {
     ] {
         assert_eq!(
             opts(&format!("OPTS {line}")),
-            Opts::Unknown(line.to_owned())
+            OptsCommand::Unknown(line.to_owned())
         );
     }
 }
@@ -48,29 +54,41 @@ fn opts_of_other_commands() {
     for (line, expected) in [
         (
             "OPTS STOR Checksum=sha256;",
-            Opts::StorChecksum(Some(Algorithm::Sha256)),
+            OptsCommand::StoreChecksum(Some(ChecksumAlgorithm::Sha256)),
         ),
-        ("OPTS STOR Checksum=None", Opts::StorChecksum(None)),
-        ("OPTS PASV AllowDelayed=1;", Opts::AllowDelayed(true)),
-        ("OPTS EPSV allowdelayed=0", Opts::AllowDelayed(false)),
+        ("OPTS STOR Checksum=None", OptsCommand::StoreChecksum(None)),
+        (
+            "OPTS PASV AllowDelayed=1;",
+            OptsCommand::AllowDelayedPassive(true),
+        ),
+        (
+            "OPTS EPSV allowdelayed=0",
+            OptsCommand::AllowDelayedPassive(false),
+        ),
         (
             "OPTS MLST type;size;",
-            Opts::Facts(Some("type;size;".to_owned())),
+            OptsCommand::Facts(Some("type;size;".to_owned())),
         ),
-        ("OPTS MLST", Opts::Facts(None)),
-        ("OPTS MLSR OnError=Continue;", Opts::Mlsr),
+        ("OPTS MLST", OptsCommand::Facts(None)),
+        ("OPTS MLSR OnError=Continue;", OptsCommand::MlsrOptions),
         (
             "OPTS MLSR OnError=Fail;TraverseSymbolicLinks=true;",
-            Opts::Mlsr,
+            OptsCommand::MlsrOptions,
         ),
-        ("OPTS MLSR type;", Opts::Facts(Some("type;".to_owned()))),
-        ("OPTS CKSM Markers=5;", Opts::ChecksumMarkers(5)),
-        ("OPTS UTF8 ON", Opts::Utf8(true)),
-        ("OPTS UTF8", Opts::Utf8(true)),
-        ("OPTS UTF-8 NLST", Opts::Utf8(true)),
-        ("OPTS UTF8 off", Opts::Utf8(false)),
-        ("OPTS PASV x", Opts::Unknown("PASV x".to_owned())),
-        ("OPTS MLST a=b;", Opts::Unknown("MLST a=b;".to_owned())),
+        (
+            "OPTS MLSR type;",
+            OptsCommand::Facts(Some("type;".to_owned())),
+        ),
+        ("OPTS CKSM Markers=5;", OptsCommand::ChecksumMarkers(5)),
+        ("OPTS UTF8 ON", OptsCommand::Utf8(true)),
+        ("OPTS UTF8", OptsCommand::Utf8(true)),
+        ("OPTS UTF-8 NLST", OptsCommand::Utf8(true)),
+        ("OPTS UTF8 off", OptsCommand::Utf8(false)),
+        ("OPTS PASV x", OptsCommand::Unknown("PASV x".to_owned())),
+        (
+            "OPTS MLST a=b;",
+            OptsCommand::Unknown("MLST a=b;".to_owned()),
+        ),
     ] {
         assert_eq!(opts(line), expected, "{line}");
     }

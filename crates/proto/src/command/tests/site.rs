@@ -8,29 +8,35 @@ fn site_commands_on_files() {
     for (line, expected) in [
         (
             "SITE chmod 755 ./a b",
-            Site::Chmod(0o755, b"./a b".to_vec()),
+            SiteCommand::Chmod(0o755, b"./a b".to_vec()),
         ),
-        ("SITE CHMOD 0644 a", Site::Chmod(0o644, b"a".to_vec())),
+        (
+            "SITE CHMOD 0644 a",
+            SiteCommand::Chmod(0o644, b"a".to_vec()),
+        ),
         (
             "SITE CHGRP g a b",
-            Site::Chgrp("g".to_owned(), b"a b".to_vec()),
+            SiteCommand::Chgrp("g".to_owned(), b"a b".to_vec()),
         ),
         (
             "SITE UTIME 20210102030405 a b",
-            Site::Utime(time, b"a b".to_vec()),
+            SiteCommand::Utime(time, b"a b".to_vec()),
         ),
         (
             "SITE UTIME a b 20200101000000 20210102030405 20220101000000 UTC",
-            Site::Utime(time, b"a b".to_vec()),
+            SiteCommand::Utime(time, b"a b".to_vec()),
         ),
         (
             "SITE SYMLINK a b c",
-            Site::Symlink(b"a".to_vec(), b"b c".to_vec()),
+            SiteCommand::Symlink(b"a".to_vec(), b"b c".to_vec()),
         ),
-        ("SITE SYMLINKFROM a", Site::SymlinkFrom(b"a".to_vec())),
-        ("SITE SYMLINKTO a", Site::SymlinkTo(b"a".to_vec())),
-        ("SITE RDEL a", Site::Rdel(b"a".to_vec())),
-        ("SITE TRNC 3 a", Site::Truncate(3, b"a".to_vec())),
+        (
+            "SITE SYMLINKFROM a",
+            SiteCommand::SymlinkFrom(b"a".to_vec()),
+        ),
+        ("SITE SYMLINKTO a", SiteCommand::SymlinkTo(b"a".to_vec())),
+        ("SITE RDEL a", SiteCommand::RemoveTree(b"a".to_vec())),
+        ("SITE TRNC 3 a", SiteCommand::Truncate(3, b"a".to_vec())),
     ] {
         assert_eq!(site(line), expected, "{line}");
     }
@@ -47,25 +53,34 @@ fn site_commands_on_files() {
 #[test]
 fn site_commands_of_the_session() {
     for (line, expected) in [
-        ("SITE HELP", Site::Help),
-        ("SITE RETRBUFSIZE 5", Site::Buffer(BufferSide::Send, 5)),
-        ("SITE SBUFSIZ 5", Site::Buffer(BufferSide::Receive, 5)),
-        ("SITE BUFSIZE 5", Site::Buffer(BufferSide::Both, 5)),
+        ("SITE HELP", SiteCommand::Help),
+        (
+            "SITE RETRBUFSIZE 5",
+            SiteCommand::Buffer(BufferDirection::Send, 5),
+        ),
+        (
+            "SITE SBUFSIZ 5",
+            SiteCommand::Buffer(BufferDirection::Receive, 5),
+        ),
+        (
+            "SITE BUFSIZE 5",
+            SiteCommand::Buffer(BufferDirection::Both, 5),
+        ),
         (
             "SITE CLIENTINFO a=\"b c\";",
-            Site::ClientInfo("a=\"b c\";".to_owned()),
+            SiteCommand::ClientInfo("a=\"b c\";".to_owned()),
         ),
-        ("SITE TASKID 7", Site::TaskId("7".to_owned())),
-        ("SITE UMASK", Site::Umask(None)),
-        ("SITE UMASK 022", Site::Umask(Some(0o22))),
-        ("SITE IDLE", Site::Idle(None)),
-        ("SITE IDLE 60", Site::Idle(Some(60))),
-        ("SITE FOO bar", Site::Unknown("FOO bar".to_owned())),
+        ("SITE TASKID 7", SiteCommand::TaskId("7".to_owned())),
+        ("SITE UMASK", SiteCommand::Umask(None)),
+        ("SITE UMASK 022", SiteCommand::Umask(Some(0o22))),
+        ("SITE IDLE", SiteCommand::Idle(None)),
+        ("SITE IDLE 60", SiteCommand::Idle(Some(60))),
+        ("SITE FOO bar", SiteCommand::Unknown("FOO bar".to_owned())),
         (
             "SITE STORATTR modify=19700101000001;checksum.MD5=0123456789ABCDEF0123456789abcdef;",
-            Site::StorAttr {
+            SiteCommand::StorAttr {
                 modify: Some(Timestamp(1)),
-                checksum: Some((Algorithm::Md5, "0123456789abcdef".repeat(2))),
+                checksum: Some((ChecksumAlgorithm::Md5, "0123456789abcdef".repeat(2))),
             },
         ),
     ] {

@@ -2,26 +2,29 @@
 
 use super::*;
 use crate::ranges::RangeSet;
-use crate::sizing::Sizing;
+use crate::sizing::BufferSizing;
 
 #[test]
 fn transfer_parameters() {
     for line in ["TYPE A", "type a n", "TYPE A  "] {
-        assert_eq!(ok(line), Command::Type(Type::Ascii), "{line}");
+        assert_eq!(ok(line), Command::Type(DataType::Ascii), "{line}");
     }
     for line in ["TYPE I", "TYPE i  ", "TYPE L 8"] {
-        assert_eq!(ok(line), Command::Type(Type::Image), "{line}");
+        assert_eq!(ok(line), Command::Type(DataType::Image), "{line}");
     }
-    assert_eq!(ok("MODE e"), Command::Mode(Mode::Extended));
+    assert_eq!(ok("MODE e"), Command::Mode(TransferMode::Extended));
     assert_eq!(ok("STRU f"), Command::Stru('F'));
     assert_eq!(ok("ALLO 100 R 10"), Command::Allo(100));
     assert_eq!(ok("PBSZ 4294967295"), Command::Pbsz(u32::MAX));
     assert_eq!(
         ok("DCAU s /O=Grid/CN=a b"),
-        Command::Dcau(Dcau::Subject("/O=Grid/CN=a b".into()))
+        Command::Dcau(DataChannelAuth::Subject("/O=Grid/CN=a b".into()))
     );
-    assert_eq!(ok("PROT p"), Command::Prot(Prot::Private));
-    assert_eq!(ok("TREV perf 5"), Command::Trev(TrevEvent::Perf, 5));
+    assert_eq!(ok("PROT p"), Command::Prot(ProtectionLevel::Private));
+    assert_eq!(
+        ok("TREV perf 5"),
+        Command::Trev(TriggerEvent::PerformanceMarker, 5)
+    );
     all_not_offered(&[
         "TYPE E",
         "TYPE A T",
@@ -62,16 +65,19 @@ fn addresses() {
         ok("SPOR 127,0,0,1,1,0  |2|::1|99|"),
         Command::Spor(StripeAddresses::new(vec![v4, v6]).unwrap())
     );
-    assert_eq!(ok("EPSV"), Command::Epsv(EpsvArg::Any));
-    assert_eq!(ok("EPSV 2"), Command::Epsv(EpsvArg::Family(Family::V6)));
-    assert_eq!(ok("EPSV all"), Command::Epsv(EpsvArg::All));
+    assert_eq!(ok("EPSV"), Command::Epsv(EpsvArgument::Any));
+    assert_eq!(
+        ok("EPSV 2"),
+        Command::Epsv(EpsvArgument::Family(AddressFamily::V6))
+    );
+    assert_eq!(ok("EPSV all"), Command::Epsv(EpsvArgument::All));
     assert_eq!(ok("SPAS"), Command::Spas(None));
-    assert_eq!(ok("SPAS 1"), Command::Spas(Some(Family::V4)));
+    assert_eq!(ok("SPAS 1"), Command::Spas(Some(AddressFamily::V4)));
     all_syntax(&["PORT 1,2,3", "EPRT x", "SPOR x", "EPSV x", "SPAS x"]);
     for line in ["EPRT |3|::1|99|", "EPSV 3", "SPAS 3", "SPOR |7|::1|99|"] {
         assert_eq!(
             Command::parse(line.as_bytes()),
-            Err(CommandError::Address(AddressError::Protocol)),
+            Err(CommandError::Address(AddressError::UnsupportedProtocol)),
             "{line}"
         );
     }
@@ -83,10 +89,10 @@ fn right_sizing() {
     let Command::Dprt(to) = ok(&format!("DPRT |1|127.0.0.1|256|{NONCE}|")) else {
         panic!("no DPRT");
     };
-    assert_eq!(to.at, "127.0.0.1:256".parse().unwrap());
+    assert_eq!(to.socket, "127.0.0.1:256".parse().unwrap());
     assert_eq!(
         Command::parse(format!("DPRT |3|::1|99|{NONCE}|").as_bytes()),
-        Err(CommandError::Address(AddressError::Protocol))
+        Err(CommandError::Address(AddressError::UnsupportedProtocol))
     );
     all_syntax(&[
         "DPRT",
@@ -96,9 +102,9 @@ fn right_sizing() {
         &format!("DPRT |1|127.0.0.1|256|{NONCE}0|"),
         &format!("DPRT 127,0,0,1,1,0 {NONCE}"),
     ]);
-    for sizing in Sizing::ALL {
+    for sizing in BufferSizing::ALL {
         let line = format!("opts drs {}", sizing.name().to_uppercase());
-        assert_eq!(opts(&line), Opts::Sizing(sizing), "{line}");
+        assert_eq!(opts(&line), OptsCommand::BufferSizing(sizing), "{line}");
     }
     all_syntax(&[
         "OPTS DRS",
@@ -120,14 +126,16 @@ fn a_nonce_is_not_shown() {
 
 #[test]
 fn restart_markers() {
-    assert_eq!(ok("REST 100"), Command::Rest(Restart::Offset(100)));
+    assert_eq!(ok("REST 100"), Command::Rest(RestartMarker::Offset(100)));
     assert_eq!(
         ok("REST 0-100,200-300"),
-        Command::Rest(Restart::Ranges(RangeSet::parse("0-100,200-300").unwrap()))
+        Command::Rest(RestartMarker::Ranges(
+            RangeSet::parse("0-100,200-300").unwrap()
+        ))
     );
     assert_eq!(
         ok("REST 9223372036854775807"),
-        Command::Rest(Restart::Offset(MAX_NUMBER))
+        Command::Rest(RestartMarker::Offset(MAX_FILE_OFFSET))
     );
     all_syntax(&[
         "REST 0-",
@@ -143,7 +151,7 @@ fn restart_markers() {
 
 #[test]
 fn parts_of_files() {
-    let part = Retrieve::Partial {
+    let part = ExtendedRetrieve::Partial {
         offset: 5,
         length: 10,
     };

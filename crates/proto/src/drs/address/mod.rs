@@ -10,7 +10,7 @@ use crate::address::{AddressError, format_eprt, parse_eprt};
 pub struct DrsAddress {
     /// Host and port; the host must be the data channel's. The port is never 0, and an
     /// IPv4-mapped address is read as IPv4.
-    pub at: SocketAddr,
+    pub socket: SocketAddr,
     /// To be said first.
     pub nonce: Nonce,
 }
@@ -20,7 +20,7 @@ impl DrsAddress {
     /// a fourth field.
     ///
     /// # Errors
-    /// [`AddressError::Protocol`] for a family other than 1 and 2, [`AddressError::Malformed`]
+    /// [`AddressError::UnsupportedProtocol`] for a family other than 1 and 2, [`AddressError::Malformed`]
     /// for anything else that is not of this form.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let text = text.trim_matches(' ');
@@ -31,12 +31,12 @@ impl DrsAddress {
             .ok_or(AddressError::Malformed)?;
         let at = parse_eprt(&format!("{host_port}{delimiter}"))?;
         let nonce = Nonce::parse(nonce).ok_or(AddressError::Malformed)?;
-        Ok(Self { at, nonce })
+        Ok(Self { socket: at, nonce })
     }
 
     /// Writes `|1|192.0.2.7|41000|5e0c...|`. Shows the nonce: for the control channel only.
     pub fn format(&self) -> String {
-        format!("{}{}|", format_eprt(self.at), self.nonce.to_hex())
+        format!("{}{}|", format_eprt(self.socket), self.nonce.to_hex())
     }
 
     /// Finds the address in the text of a 229 reply to DPSV, between parentheses.

@@ -1,4 +1,3 @@
-
 use super::*;
 use proptest::prelude::*;
 
@@ -6,7 +5,7 @@ const HEX: &str = "000102030405060708090a0b0c0d0eff";
 
 fn address(at: &str) -> DrsAddress {
     DrsAddress {
-        at: at.parse().unwrap(),
+        socket: at.parse().unwrap(),
         nonce: Nonce::parse(HEX).unwrap(),
     }
 }
@@ -36,7 +35,10 @@ fn a_mapped_address_is_the_v4_address_it_means() {
 #[test]
 fn what_is_not_of_the_form_is_refused() {
     let family = format!("|3|::1|9|{HEX}|");
-    assert_eq!(DrsAddress::parse(&family), Err(AddressError::Protocol));
+    assert_eq!(
+        DrsAddress::parse(&family),
+        Err(AddressError::UnsupportedProtocol)
+    );
     for text in [
         String::new(),
         "|".into(),
@@ -77,7 +79,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read(ip: std::net::IpAddr, port in 1u16.., nonce: [u8; 16]) {
         let at = SocketAddr::new(ip.to_canonical(), port);
-        let address = DrsAddress { at, nonce: Nonce::new(nonce) };
+        let address = DrsAddress { socket: at, nonce: Nonce::new(nonce) };
         prop_assert_eq!(DrsAddress::parse(&address.format()), Ok(address));
     }
 

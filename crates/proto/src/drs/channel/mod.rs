@@ -7,10 +7,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::lines::{self, Lines, TooLong};
-use super::message::Message;
+use super::line_buffer::{self, DrsLineBuffer, DrsLineTooLong};
+use super::message::DrsMessage;
 use super::nonce::Nonce;
-use crate::pace::Pace;
+use crate::message_rate::MessageRateLimiter;
 
 /// Messages that a data receiver sends: at most one each so often, after a few at once.
 const ANNOUNCE_EVERY: Duration = Duration::from_millis(10);
@@ -33,7 +33,7 @@ const STALE: Duration = Duration::from_secs(60);
 
 /// Which end of the data channel this end of the DRS channel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum DrsRole {
     /// Receives data: announces sizes, takes echoes.
     Receiver,
     /// Sends data: follows sizes, echoes.
@@ -42,22 +42,22 @@ pub enum End {
 
 /// News from the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum DrsEvent {
     /// The greeting was right: this is the peer.
-    Proven,
+    Authenticated,
     /// The data receiver has set its buffers to this many bytes; set the send buffers, then call
-    /// [`Channel::applied`].
-    Size(u64),
+    /// [`DrsChannel::release_echoes`].
+    BufferSize(u64),
     /// The data sender has echoed a message of so long ago: a round trip.
-    Echo(Duration),
+    RoundTrip(Duration),
 }
 
 /// Why a channel must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
+pub enum DrsViolation {
     /// Not `DRS <nonce>`, or not the right nonce.
     #[error("the greeting is not this channel's")]
-    Greeting,
+    WrongGreeting,
     /// A line longer than [`super::MAX_LINE`].
     #[error("a line is too long")]
     TooLong,
@@ -69,97 +69,97 @@ pub enum Violation {
     Flood,
     /// An echo of what was not announced.
     #[error("an echo of a message that was never sent")]
-    Unasked,
+    UnexpectedEcho,
     /// Echoes pile up because the peer does not read.
     #[error("the peer does not read its echoes")]
-    Deaf,
+    UnreadEchoes,
 }
 
-impl From<TooLong> for Violation {
-    fn from(_: TooLong) -> Self {
+impl From<DrsLineTooLong> for DrsViolation {
+    fn from(_: DrsLineTooLong) -> Self {
         Self::TooLong
     }
 }
 
-/// One end of one connection. After a [`Violation`] it is of no use.
-pub struct Channel {
+/// One end of one connection. After a [`DrsViolation`] it is of no use.
+pub struct DrsChannel {
     /// The nonce that the peer must say first.
-    awaited: Option<Nonce>,
-    lines: Lines,
-    duty: Duty,
+    expected_nonce: Option<Nonce>,
+    lines: DrsLineBuffer,
+    role: DrsRoleState,
     out: Vec<u8>,
 }
 
-enum Duty {
+enum DrsRoleState {
     Receiver {
-        pace: Pace,
+        pace: MessageRateLimiter,
         /// Announced and not echoed.
         outstanding: u32,
         /// When the last message was announced.
         latest: Duration,
     },
     Sender {
-        pace: Pace,
+        pace: MessageRateLimiter,
         /// Lines to repeat once the sizes are set.
         echoes: Vec<u8>,
     },
 }
 
-impl Duty {
-    fn of(end: End) -> Self {
+impl DrsRoleState {
+    fn of(end: DrsRole) -> Self {
         match end {
-            End::Receiver => Self::Receiver {
-                pace: Pace::new(ANNOUNCE_EVERY, ANNOUNCE_BURST),
+            DrsRole::Receiver => Self::Receiver {
+                pace: MessageRateLimiter::new(ANNOUNCE_EVERY, ANNOUNCE_BURST),
                 outstanding: 0,
                 latest: Duration::ZERO,
             },
-            End::Sender => Self::Sender {
-                pace: Pace::new(ACCEPT_EVERY, ACCEPT_BURST),
+            DrsRole::Sender => Self::Sender {
+                pace: MessageRateLimiter::new(ACCEPT_EVERY, ACCEPT_BURST),
                 echoes: Vec::new(),
             },
         }
     }
 }
 
-impl Channel {
+impl DrsChannel {
     /// A connection that this end has made: the greeting goes first.
-    pub fn connecting(end: End, nonce: Nonce) -> Self {
+    pub fn connecting(end: DrsRole, nonce: Nonce) -> Self {
         Self {
-            awaited: None,
-            lines: Lines::default(),
-            duty: Duty::of(end),
+            expected_nonce: None,
+            lines: DrsLineBuffer::default(),
+            role: DrsRoleState::of(end),
             out: format!("DRS {}\r\n", nonce.to_hex()).into_bytes(),
         }
     }
 
     /// A connection that this end has accepted: nothing is sent before the greeting came.
-    pub fn listening(end: End, nonce: Nonce) -> Self {
+    pub fn listening(end: DrsRole, nonce: Nonce) -> Self {
         Self {
-            awaited: Some(nonce),
-            lines: Lines::default(),
-            duty: Duty::of(end),
+            expected_nonce: Some(nonce),
+            lines: DrsLineBuffer::default(),
+            role: DrsRoleState::of(end),
             out: Vec::new(),
         }
     }
 
     /// Whether messages may be exchanged: the listening end has heard the greeting.
     pub fn is_open(&self) -> bool {
-        self.awaited.is_none()
+        self.expected_nonce.is_none()
     }
 
-    /// Takes bytes that arrived at the time `now`, by the clock of [`Channel::announce`], and
+    /// Takes bytes that arrived at the time `now`, by the clock of [`DrsChannel::announce`], and
     /// appends what they mean to `events`.
     ///
     /// # Errors
-    /// A [`Violation`]; the channel is to be closed.
-    pub fn receive(
+    /// A [`DrsViolation`]; the channel is to be closed.
+    pub fn on_bytes(
         &mut self,
         now: Duration,
         mut bytes: &[u8],
-        events: &mut Vec<Event>,
-    ) -> Result<(), Violation> {
+        events: &mut Vec<DrsEvent>,
+    ) -> Result<(), DrsViolation> {
         while !bytes.is_empty() {
-            if let Some(line) = self.lines.next(&mut bytes)? {
+            if let Some(line) = self.lines.next_line(&mut bytes)? {
                 events.extend(self.on_line(now, &line)?);
             }
         }
@@ -171,29 +171,29 @@ impl Channel {
     /// or too many are under way.
     pub fn announce(&mut self, now: Duration, size: u64) -> bool {
         let open = self.is_open();
-        let Duty::Receiver {
+        let DrsRoleState::Receiver {
             pace,
             outstanding,
             latest,
-        } = &mut self.duty
+        } = &mut self.role
         else {
             return false;
         };
-        if !open || *outstanding >= MAX_OUTSTANDING || !pace.take(now) {
+        if !open || *outstanding >= MAX_OUTSTANDING || !pace.try_take(now) {
             return false;
         }
         *outstanding += 1;
         *latest = now;
         let timestamp = now;
-        let line = Message { timestamp, size }.format();
+        let line = DrsMessage { timestamp, size }.format();
         self.out.extend_from_slice(line.as_bytes());
         self.out.extend_from_slice(b"\r\n");
         true
     }
 
-    /// The sizes of all [`Event::Size`] so far are set: their echoes may leave.
-    pub fn applied(&mut self) {
-        if let Duty::Sender { echoes, .. } = &mut self.duty {
+    /// The sizes of all [`DrsEvent::BufferSize`] so far are set: their echoes may leave.
+    pub fn release_echoes(&mut self) {
+        if let DrsRoleState::Sender { echoes, .. } = &mut self.role {
             self.out.append(echoes);
         }
     }
@@ -203,51 +203,53 @@ impl Channel {
         &self.out
     }
 
-    /// The first `count` bytes of [`Channel::unsent`] were sent.
-    pub fn sent(&mut self, count: usize) {
+    /// The first `count` bytes of [`DrsChannel::unsent`] were sent.
+    pub fn mark_sent(&mut self, count: usize) {
         self.out.drain(..count.min(self.out.len()));
     }
 
-    fn on_line(&mut self, now: Duration, line: &[u8]) -> Result<Option<Event>, Violation> {
-        let text = lines::text(line);
-        if let Some(nonce) = self.awaited {
+    fn on_line(&mut self, now: Duration, line: &[u8]) -> Result<Option<DrsEvent>, DrsViolation> {
+        let text = line_buffer::ascii_text(line);
+        if let Some(nonce) = self.expected_nonce {
             let said = text.and_then(|text| Nonce::parse(text.strip_prefix("DRS ")?));
             if said != Some(nonce) {
-                return Err(Violation::Greeting);
+                return Err(DrsViolation::WrongGreeting);
             }
-            self.awaited = None;
-            return Ok(Some(Event::Proven));
+            self.expected_nonce = None;
+            return Ok(Some(DrsEvent::Authenticated));
         }
-        let message = text.and_then(Message::parse).ok_or(Violation::Malformed)?;
-        match &mut self.duty {
-            Duty::Receiver {
+        let message = text
+            .and_then(DrsMessage::parse)
+            .ok_or(DrsViolation::Malformed)?;
+        match &mut self.role {
+            DrsRoleState::Receiver {
                 outstanding,
                 latest,
                 ..
             } => {
                 // Forged, or repeated: the peer echoes what was announced, once.
                 if *outstanding == 0 || message.timestamp > *latest {
-                    return Err(Violation::Unasked);
+                    return Err(DrsViolation::UnexpectedEcho);
                 }
                 *outstanding -= 1;
                 let rtt = now.checked_sub(message.timestamp);
-                Ok(rtt.filter(|rtt| *rtt <= STALE).map(Event::Echo))
+                Ok(rtt.filter(|rtt| *rtt <= STALE).map(DrsEvent::RoundTrip))
             }
-            Duty::Sender { pace, echoes } => {
-                if !pace.take(now) {
-                    return Err(Violation::Flood);
+            DrsRoleState::Sender { pace, echoes } => {
+                if !pace.try_take(now) {
+                    return Err(DrsViolation::Flood);
                 }
                 if self.out.len() + echoes.len() + line.len() > MAX_UNSENT {
-                    return Err(Violation::Deaf);
+                    return Err(DrsViolation::UnreadEchoes);
                 }
                 echoes.extend_from_slice(line);
-                Ok(Some(Event::Size(message.size)))
+                Ok(Some(DrsEvent::BufferSize(message.size)))
             }
         }
     }
 }
 
-impl fmt::Debug for Channel {
+impl fmt::Debug for DrsChannel {
     /// Without the bytes, which may be those of the nonce.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")

@@ -14,20 +14,24 @@ fn at(millis: u64) -> Duration {
 }
 
 /// Takes all that is to be sent.
-fn flush(channel: &mut Channel) -> Vec<u8> {
+fn flush(channel: &mut DrsChannel) -> Vec<u8> {
     let bytes = channel.unsent().to_vec();
-    channel.sent(bytes.len());
+    channel.mark_sent(bytes.len());
     bytes
 }
 
-fn hear(channel: &mut Channel, now: Duration, bytes: &[u8]) -> Result<Vec<Event>, Violation> {
+fn hear(
+    channel: &mut DrsChannel,
+    now: Duration,
+    bytes: &[u8],
+) -> Result<Vec<DrsEvent>, DrsViolation> {
     let mut events = Vec::new();
-    channel.receive(now, bytes, &mut events).map(|()| events)
+    channel.on_bytes(now, bytes, &mut events).map(|()| events)
 }
 
 /// A channel that has been greeted.
-fn open(end: End) -> Channel {
-    let mut channel = Channel::connecting(end, nonce());
+fn open(end: DrsRole) -> DrsChannel {
+    let mut channel = DrsChannel::connecting(end, nonce());
     flush(&mut channel);
     channel
 }
@@ -38,8 +42,8 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn the_dialogue_when_the_data_receiver_connects() {
-    let mut receiver = Channel::connecting(End::Receiver, nonce());
-    let mut sender = Channel::listening(End::Sender, nonce());
+    let mut receiver = DrsChannel::connecting(DrsRole::Receiver, nonce());
+    let mut sender = DrsChannel::listening(DrsRole::Sender, nonce());
     assert!(receiver.is_open() && !sender.is_open());
 
     assert!(receiver.announce(at(12), 65_536));
@@ -49,56 +53,59 @@ fn the_dialogue_when_the_data_receiver_connects() {
         "DRS 000102030405060708090a0b0c0d0eff\r\nSBUF 0.012000 65536\r\n"
     );
     let heard = hear(&mut sender, at(3), &wire);
-    assert_eq!(heard, Ok(vec![Event::Proven, Event::Size(65_536)]));
+    assert_eq!(
+        heard,
+        Ok(vec![DrsEvent::Authenticated, DrsEvent::BufferSize(65_536)])
+    );
     assert!(sender.is_open() && sender.unsent().is_empty());
-    sender.applied();
+    sender.release_echoes();
     let wire = flush(&mut sender);
     assert_eq!(text(&wire), "SBUF 0.012000 65536\r\n");
     let heard = hear(&mut receiver, at(112), &wire);
-    assert_eq!(heard, Ok(vec![Event::Echo(at(100))]));
+    assert_eq!(heard, Ok(vec![DrsEvent::RoundTrip(at(100))]));
 }
 
 #[test]
 fn the_dialogue_when_the_data_sender_connects() {
-    let mut sender = Channel::connecting(End::Sender, nonce());
-    let mut receiver = Channel::listening(End::Receiver, nonce());
+    let mut sender = DrsChannel::connecting(DrsRole::Sender, nonce());
+    let mut receiver = DrsChannel::listening(DrsRole::Receiver, nonce());
     assert!(!receiver.announce(at(1), 65_536));
     assert!(receiver.unsent().is_empty());
     let heard = hear(&mut receiver, at(2), &flush(&mut sender));
-    assert_eq!(heard, Ok(vec![Event::Proven]));
+    assert_eq!(heard, Ok(vec![DrsEvent::Authenticated]));
     assert!(receiver.announce(at(1234), 1 << 20));
     let wire = flush(&mut receiver);
     assert_eq!(text(&wire), "SBUF 1.234000 1048576\r\n");
     assert_eq!(
         hear(&mut sender, at(0), &wire),
-        Ok(vec![Event::Size(1 << 20)])
+        Ok(vec![DrsEvent::BufferSize(1 << 20)])
     );
 }
 
 #[test]
 fn an_echo_is_the_line_as_it_came_and_leaves_when_the_size_is_set() {
-    let mut sender = open(End::Sender);
+    let mut sender = open(DrsRole::Sender);
     let line = b"sbuf 1700000000.123456789012 00000000000000065537\n";
     let heard = hear(&mut sender, at(0), line);
-    assert_eq!(heard, Ok(vec![Event::Size(65_537)]));
+    assert_eq!(heard, Ok(vec![DrsEvent::BufferSize(65_537)]));
     assert!(sender.unsent().is_empty());
-    sender.applied();
+    sender.release_echoes();
     assert_eq!(flush(&mut sender), line);
-    sender.applied();
+    sender.release_echoes();
     assert!(sender.unsent().is_empty());
 }
 
 #[test]
 fn several_messages_may_be_under_way_and_each_echo_is_a_round_trip() {
-    let (mut receiver, mut sender) = (open(End::Receiver), open(End::Sender));
+    let (mut receiver, mut sender) = (open(DrsRole::Receiver), open(DrsRole::Sender));
     for millis in [0, 20, 40] {
         assert!(receiver.announce(at(millis), 65_536));
     }
     hear(&mut sender, at(0), &flush(&mut receiver)).unwrap();
-    sender.applied();
+    sender.release_echoes();
     let echoes = flush(&mut sender);
     let heard = hear(&mut receiver, at(140), &echoes).unwrap();
-    let trips = [140, 120, 100].map(|millis| Event::Echo(at(millis)));
+    let trips = [140, 120, 100].map(|millis| DrsEvent::RoundTrip(at(millis)));
     assert_eq!(heard, trips);
 }
 
@@ -115,19 +122,22 @@ fn only_the_greeting_opens() {
         "GET / HTTP/1.1\r\n".into(),
         "\r\n".into(),
     ] {
-        let mut channel = Channel::listening(End::Sender, nonce());
+        let mut channel = DrsChannel::listening(DrsRole::Sender, nonce());
         let heard = hear(&mut channel, at(0), greeting.as_bytes());
         assert!(heard.is_err() && !channel.is_open(), "{greeting}");
         assert!(channel.unsent().is_empty());
     }
-    let mut silent = Channel::listening(End::Receiver, nonce());
+    let mut silent = DrsChannel::listening(DrsRole::Receiver, nonce());
     let endless = [b'D'; MAX_LINE];
-    assert_eq!(hear(&mut silent, at(0), &endless), Err(Violation::TooLong));
+    assert_eq!(
+        hear(&mut silent, at(0), &endless),
+        Err(DrsViolation::TooLong)
+    );
 }
 
 #[test]
 fn the_nonce_does_not_show() {
-    let channel = Channel::connecting(End::Receiver, nonce());
+    let channel = DrsChannel::connecting(DrsRole::Receiver, nonce());
     let shown = format!("{channel:?}");
     assert_eq!(shown, "Channel { open: true, unsent: 38, .. }");
 }
@@ -135,41 +145,44 @@ fn the_nonce_does_not_show() {
 #[test]
 fn nonsense_and_a_second_greeting_close() {
     for line in ["\n", "HELO\n", "SBUF 1.0\n", "SBUF 1.0 65536\0\n"] {
-        for end in [End::Receiver, End::Sender] {
+        for end in [DrsRole::Receiver, DrsRole::Sender] {
             let heard = hear(&mut open(end), at(0), line.as_bytes());
-            assert_eq!(heard, Err(Violation::Malformed), "{line:?}");
+            assert_eq!(heard, Err(DrsViolation::Malformed), "{line:?}");
         }
     }
-    let mut channel = Channel::listening(End::Sender, nonce());
+    let mut channel = DrsChannel::listening(DrsRole::Sender, nonce());
     let greeting = format!("DRS {HEX}\r\n").repeat(2);
     let heard = hear(&mut channel, at(0), greeting.as_bytes());
-    assert_eq!(heard, Err(Violation::Malformed));
+    assert_eq!(heard, Err(DrsViolation::Malformed));
 }
 
 #[test]
 fn absurd_sizes_are_bounded() {
     let heard = hear(
-        &mut open(End::Sender),
+        &mut open(DrsRole::Sender),
         at(0),
         b"SBUF 1.0 99999999999999999999999\n",
     );
-    assert_eq!(heard, Ok(vec![Event::Size(MAX_BUFFER)]));
+    assert_eq!(heard, Ok(vec![DrsEvent::BufferSize(MAX_BUFFER)]));
 }
 
 #[test]
 fn an_echo_of_what_was_not_announced_closes() {
-    let unasked = |receiver: &mut Channel, line: &[u8]| {
-        assert_eq!(hear(receiver, at(5000), line), Err(Violation::Unasked));
+    let unasked = |receiver: &mut DrsChannel, line: &[u8]| {
+        assert_eq!(
+            hear(receiver, at(5000), line),
+            Err(DrsViolation::UnexpectedEcho)
+        );
     };
-    unasked(&mut open(End::Receiver), b"SBUF 0.0 65536\n");
+    unasked(&mut open(DrsRole::Receiver), b"SBUF 0.0 65536\n");
 
-    let mut receiver = open(End::Receiver);
+    let mut receiver = open(DrsRole::Receiver);
     assert!(receiver.announce(at(1000), 65_536));
     // Between the last message and now, then beyond now.
     unasked(&mut receiver, b"SBUF 1.000001 65536\n");
     unasked(&mut receiver, b"SBUF 6.0 65536\n");
 
-    let mut receiver = open(End::Receiver);
+    let mut receiver = open(DrsRole::Receiver);
     assert!(receiver.announce(at(1000), 65_536));
     let echo = b"SBUF 1.000000 65536\n";
     hear(&mut receiver, at(1100), echo).unwrap();
@@ -178,47 +191,47 @@ fn an_echo_of_what_was_not_announced_closes() {
 
 #[test]
 fn the_size_in_an_echo_is_ignored() {
-    let mut receiver = open(End::Receiver);
+    let mut receiver = open(DrsRole::Receiver);
     assert!(receiver.announce(at(1000), 65_536));
     let heard = hear(&mut receiver, at(1100), b"SBUF 1.000000 4\n");
-    assert_eq!(heard, Ok(vec![Event::Echo(at(100))]));
+    assert_eq!(heard, Ok(vec![DrsEvent::RoundTrip(at(100))]));
 }
 
 #[test]
 fn an_echo_of_a_minute_ago_is_no_round_trip() {
-    let mut receiver = open(End::Receiver);
+    let mut receiver = open(DrsRole::Receiver);
     assert!(receiver.announce(at(1000), 65_536) && receiver.announce(at(2000), 65_536));
     let echoes = b"SBUF 1.000000 65536\nSBUF 2.000000 65536\n";
     let heard = hear(&mut receiver, at(62_000), echoes);
-    assert_eq!(heard, Ok(vec![Event::Echo(at(60_000))]));
+    assert_eq!(heard, Ok(vec![DrsEvent::RoundTrip(at(60_000))]));
 }
 
 #[test]
 fn a_flood_closes() {
-    let mut sender = open(End::Sender);
+    let mut sender = open(DrsRole::Sender);
     for second in 0..200 {
         let begin = at(1000 * second);
         for _ in 0..50 {
             hear(&mut sender, begin, b"SBUF 1.0 65536\n").unwrap();
         }
-        sender.applied();
+        sender.release_echoes();
         flush(&mut sender);
     }
     let flood = b"SBUF 1.0 65536\n".repeat(2000);
     let heard = hear(&mut sender, at(200_000), &flood);
-    assert_eq!(heard, Err(Violation::Flood));
+    assert_eq!(heard, Err(DrsViolation::Flood));
 }
 
 #[test]
 fn a_peer_that_does_not_read_loses_the_channel() {
-    let mut sender = open(End::Sender);
+    let mut sender = open(DrsRole::Sender);
     let line = b"SBUF 1700000000.123456789012345678901234 0000000000065536\r\n";
     for millis in (0..).step_by(10) {
         let heard = hear(&mut sender, at(millis), line);
-        sender.applied();
+        sender.release_echoes();
         assert!(sender.unsent().len() <= MAX_UNSENT);
         if heard.is_err() {
-            assert_eq!(heard, Err(Violation::Deaf));
+            assert_eq!(heard, Err(DrsViolation::UnreadEchoes));
             return;
         }
     }
@@ -226,7 +239,7 @@ fn a_peer_that_does_not_read_loses_the_channel() {
 
 #[test]
 fn announcements_keep_their_pace_and_stop_when_nobody_answers() {
-    let mut receiver = open(End::Receiver);
+    let mut receiver = open(DrsRole::Receiver);
     let in_a_second = (0..1000)
         .filter(|millis| receiver.announce(at(*millis), 65_536))
         .count();
@@ -245,15 +258,15 @@ fn announcements_keep_their_pace_and_stop_when_nobody_answers() {
 
 #[test]
 fn a_sender_announces_nothing_and_a_receiver_has_nothing_to_apply() {
-    let (mut sender, mut receiver) = (open(End::Sender), open(End::Receiver));
+    let (mut sender, mut receiver) = (open(DrsRole::Sender), open(DrsRole::Receiver));
     assert!(!sender.announce(at(0), 65_536));
-    receiver.applied();
+    receiver.release_echoes();
     assert!(sender.unsent().is_empty() && receiver.unsent().is_empty());
 }
 
 /// Doings of a path between two honest ends.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum PathStep {
     /// Time passes, and the receiver announces as often as it can.
     Announce(u64),
     /// So much of what is under way arrives at the sender, however it is cut.
@@ -262,35 +275,35 @@ enum Step {
     Return,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = PathStep> {
     prop_oneof![
-        4 => (0u64..300).prop_map(Step::Announce),
-        2 => (0usize..40_000).prop_map(Step::Deliver),
-        1 => Just(Step::Return),
+        4 => (0u64..300).prop_map(PathStep::Announce),
+        2 => (0usize..40_000).prop_map(PathStep::Deliver),
+        1 => Just(PathStep::Return),
     ]
 }
 
 proptest! {
     #[test]
     fn honest_ends_never_fall_out(steps in proptest::collection::vec(step(), 1..400)) {
-        let (mut receiver, mut sender) = (open(End::Receiver), open(End::Sender));
+        let (mut receiver, mut sender) = (open(DrsRole::Receiver), open(DrsRole::Sender));
         let (mut now, mut sent, mut echoed) = (at(0), 0, 0);
         for step in steps {
             match step {
-                Step::Announce(millis) => {
+                PathStep::Announce(millis) => {
                     for _ in 0..millis {
                         now += at(1);
                         sent += usize::from(receiver.announce(now, 1 << 20));
                     }
                 }
-                Step::Deliver(count) => {
+                PathStep::Deliver(count) => {
                     let count = count.min(receiver.unsent().len());
                     let wire = receiver.unsent()[..count].to_vec();
-                    receiver.sent(count);
+                    receiver.mark_sent(count);
                     prop_assert!(hear(&mut sender, now, &wire).is_ok());
-                    sender.applied();
+                    sender.release_echoes();
                 }
-                Step::Return => {
+                PathStep::Return => {
                     let wire = flush(&mut sender);
                     prop_assert!(hear(&mut receiver, now, &wire).is_ok());
                     echoed += wire.iter().filter(|b| **b == b'\n').count();
@@ -313,9 +326,9 @@ proptest! {
         sends: bool,
         listens: bool,
     ) {
-        let end = if sends { End::Sender } else { End::Receiver };
+        let end = if sends { DrsRole::Sender } else { DrsRole::Receiver };
         let mut channel = if listens {
-            Channel::listening(end, nonce())
+            DrsChannel::listening(end, nonce())
         } else {
             open(end)
         };
@@ -324,7 +337,7 @@ proptest! {
             if hear(&mut channel, at(millis), &piece).is_err() {
                 break;
             }
-            channel.applied();
+            channel.release_echoes();
             prop_assert!(channel.unsent().len() <= MAX_UNSENT);
         }
     }
@@ -337,14 +350,14 @@ proptest! {
         let messages: String = sizes.iter().map(|size| format!("SBUF 1.5 {size}\r\n")).collect();
         let wire = format!("DRS {HEX}\r\n{messages}").into_bytes();
         let (head, tail) = wire.split_at(cut.index(wire.len()));
-        let mut whole = Channel::listening(End::Sender, nonce());
-        let mut split = Channel::listening(End::Sender, nonce());
+        let mut whole = DrsChannel::listening(DrsRole::Sender, nonce());
+        let mut split = DrsChannel::listening(DrsRole::Sender, nonce());
         let expected = hear(&mut whole, at(0), &wire).unwrap();
         let mut heard = hear(&mut split, at(0), head).unwrap();
         heard.extend(hear(&mut split, at(0), tail).unwrap());
         prop_assert_eq!(heard, expected);
-        whole.applied();
-        split.applied();
+        whole.release_echoes();
+        split.release_echoes();
         prop_assert_eq!(whole.unsent(), split.unsent());
         prop_assert_eq!(whole.unsent(), messages.as_bytes());
     }

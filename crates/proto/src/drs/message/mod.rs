@@ -7,7 +7,7 @@ use crate::sizing::{MAX_BUFFER, MIN_BUFFER};
 /// The one message. The data receiver says what it has done, the data sender repeats the line once
 /// it has done the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message {
+pub struct DrsMessage {
     /// When the receiver sent it, by the receiver's clock, which nobody else interprets.
     pub timestamp: Duration,
     /// Size of a stream's socket buffer, bytes as given to setsockopt(2);
@@ -15,7 +15,7 @@ pub struct Message {
     pub size: u64,
 }
 
-impl Message {
+impl DrsMessage {
     /// Reads a line without its ending. The timestamp is in seconds with an optional fraction, of
     /// which nanoseconds count; the verb may be in any case.
     pub fn parse(line: &str) -> Option<Self> {

@@ -1,16 +1,15 @@
-
 use super::*;
 use proptest::prelude::*;
 
-fn message(timestamp: Duration, size: u64) -> Message {
-    Message { timestamp, size }
+fn message(timestamp: Duration, size: u64) -> DrsMessage {
+    DrsMessage { timestamp, size }
 }
 
 #[test]
 fn is_the_papers() {
     let m = message(Duration::new(12, 345_678_000), 262_144);
     assert_eq!(m.format(), "SBUF 12.345678 262144");
-    assert_eq!(Message::parse("SBUF 12.345678 262144"), Some(m));
+    assert_eq!(DrsMessage::parse("SBUF 12.345678 262144"), Some(m));
     assert_eq!(
         message(Duration::from_micros(7), 65_536).format(),
         "SBUF 0.000007 65536"
@@ -26,7 +25,7 @@ fn any_precision_of_the_clock_is_read() {
         ("0.0000000019999", 1),
         ("1700000000.25", 1_700_000_000_250_000_000),
     ] {
-        let read = Message::parse(&format!("sbuf {text} 65536"));
+        let read = DrsMessage::parse(&format!("sbuf {text} 65536"));
         assert_eq!(read.unwrap().timestamp, Duration::from_nanos(nanos));
     }
 }
@@ -40,7 +39,7 @@ fn absurd_sizes_are_clamped() {
         ("18446744073709551616", MAX_BUFFER),
         ("99999999999999999999999999999999999999", MAX_BUFFER),
     ] {
-        let read = Message::parse(&format!("SBUF 1.0 {text}"));
+        let read = DrsMessage::parse(&format!("SBUF 1.0 {text}"));
         assert_eq!(read.unwrap().size, size);
     }
 }
@@ -72,7 +71,7 @@ fn nonsense_is_refused() {
         "SBUFF 1.0 65536",
         "DRS 000102030405060708090a0b0c0d0eff",
     ] {
-        assert_eq!(Message::parse(line), None, "{line:?}");
+        assert_eq!(DrsMessage::parse(line), None, "{line:?}");
     }
 }
 
@@ -86,13 +85,13 @@ proptest! {
         let sent = message(Duration::new(seconds, micros * 1000), size);
         let line = sent.format();
         prop_assert!(line.len() + 2 <= super::super::MAX_LINE);
-        prop_assert_eq!(Message::parse(&line), Some(sent));
+        prop_assert_eq!(DrsMessage::parse(&line), Some(sent));
     }
 
     #[test]
     fn any_line_is_read_or_refused(line in "\\PC*", near in "SBUF [0-9.+e]{0,30} [0-9.+e]{0,30}") {
-        let _ = Message::parse(&line);
-        if let Some(read) = Message::parse(&near) {
+        let _ = DrsMessage::parse(&line);
+        if let Some(read) = DrsMessage::parse(&near) {
             prop_assert!((MIN_BUFFER..=MAX_BUFFER).contains(&read.size));
         }
     }

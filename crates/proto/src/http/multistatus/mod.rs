@@ -3,18 +3,18 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::content_range::number;
-use super::{date, target};
-use crate::listing::{Kind, RemoteEntry};
+use super::content_range::parse_number;
+use super::{date, url};
+use crate::listing::{EntryKind, ListedEntry};
 
-/// The body of a PROPFIND that asks for what [`read`] takes.
-pub const QUESTION: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
+/// The body of a PROPFIND that asks for what [`parse`] takes.
+pub const PROPFIND_BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\
 <propfind xmlns=\"DAV:\"><prop><resourcetype/><getcontentlength/><getlastmodified/><getetag/></prop></propfind>";
 
 /// Most resources of one answer.
 pub const MOST_RESOURCES: usize = 200_000;
 /// Largest answer, bytes.
-pub const MOST_BYTES: usize = 128 << 20;
+pub const MAX_BODY: usize = 128 << 20;
 /// Deepest nesting of elements.
 const DEEPEST: usize = 64;
 /// Longest text of a property, bytes: a name of 4096 bytes, all of them percent-encoded.
@@ -30,18 +30,18 @@ pub enum MultistatusError {
     Malformed,
     /// XML of something else.
     #[error("it is no multistatus of WebDAV")]
-    Other,
+    NotMultistatus,
     /// Nested too deeply, or with too many names.
     #[error("its elements are nested too deeply, or too large")]
     TooComplex,
-    /// More than [`MOST_RESOURCES`] or [`MOST_BYTES`].
+    /// More than [`MOST_RESOURCES`] or [`MAX_BODY`].
     #[error("it lists more than {MOST_RESOURCES} resources")]
     TooMany,
 }
 
 /// The server's word on one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Resource {
+pub struct DavResource {
     /// Parts of its path, decoded; the empty one after a last slash is left out.
     pub path: Vec<Vec<u8>>,
     /// It is a directory.
@@ -54,26 +54,26 @@ pub struct Resource {
     pub etag: Option<String>,
 }
 
-impl Resource {
+impl DavResource {
     /// As an entry of a directory, under this name.
-    pub fn entry(&self, name: &[u8]) -> RemoteEntry {
+    pub fn to_entry(&self, name: &[u8]) -> ListedEntry {
         let kind = match self.is_collection {
-            true => Kind::Dir,
-            false => Kind::File,
+            true => EntryKind::Dir,
+            false => EntryKind::File,
         };
-        let strong = self.etag.clone().filter(|etag| is_strong(etag));
-        RemoteEntry {
+        let strong = self.etag.clone().filter(|etag| is_strong_etag(etag));
+        ListedEntry {
             size: self.size.filter(|_| !self.is_collection),
             modified: self.modified.as_deref().and_then(date::parse),
             unique: strong.filter(|_| !self.is_collection),
-            ..RemoteEntry::new(name, kind)
+            ..ListedEntry::new(name, kind)
         }
     }
 }
 
 /// Whether an entity tag says that two representations with it are the same, byte for byte
 /// (RFC 9110 §8.8.3).
-pub fn is_strong(etag: &str) -> bool {
+pub fn is_strong_etag(etag: &str) -> bool {
     let inner = etag.strip_prefix('"').and_then(|e| e.strip_suffix('"'));
     inner.is_some_and(|inner| {
         inner
@@ -84,18 +84,18 @@ pub fn is_strong(etag: &str) -> bool {
 
 /// The entries of the directory whose path has the parts `path`, and the directory itself if it was told
 /// of. What lies elsewhere, deeper, or has a name that no file can have, is left out.
-pub fn entries(
-    resources: &[Resource],
+pub fn directory_entries(
+    resources: &[DavResource],
     path: &[Vec<u8>],
-) -> (Option<RemoteEntry>, Vec<RemoteEntry>) {
+) -> (Option<ListedEntry>, Vec<ListedEntry>) {
     let (mut itself, mut entries) = (None, Vec::new());
     for resource in resources {
         match resource.path.strip_prefix(path) {
             Some([]) => {
                 let name = path.last().map_or(&b""[..], Vec::as_slice);
-                itself = Some(resource.entry(name));
+                itself = Some(resource.to_entry(name));
             }
-            Some([name]) if is_name(name) => entries.push(resource.entry(name)),
+            Some([name]) if is_name(name) => entries.push(resource.to_entry(name)),
             _ => {}
         }
     }
@@ -110,13 +110,13 @@ fn is_name(name: &[u8]) -> bool {
 ///
 /// # Errors
 /// See [`MultistatusError`].
-pub fn read(body: &[u8]) -> Result<Vec<Resource>, MultistatusError> {
-    if body.len() > MOST_BYTES {
+pub fn parse(body: &[u8]) -> Result<Vec<DavResource>, MultistatusError> {
+    if body.len() > MAX_BODY {
         return Err(MultistatusError::TooMany);
     }
     let text = String::from_utf8_lossy(body);
     let mut reader = Reader::from_str(&text);
-    let mut document = Document::default();
+    let mut document = MultistatusParser::default();
     loop {
         let event = reader
             .read_event()
@@ -157,9 +157,9 @@ fn predefined(name: &str) -> Result<char, MultistatusError> {
     }
 }
 
-/// Elements of WebDAV; any other is [`Element::Other`], and nothing in it counts.
+/// Elements of WebDAV; any other is [`DavElement::NotMultistatus`], and nothing in it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Element {
+enum DavElement {
     Multistatus,
     Response,
     Href,
@@ -174,7 +174,7 @@ enum Element {
     Other,
 }
 
-impl Element {
+impl DavElement {
     fn of(name: &str) -> Self {
         match name {
             "multistatus" => Self::Multistatus,
@@ -195,30 +195,30 @@ impl Element {
 
 /// State of a document that is being read.
 #[derive(Default)]
-struct Document {
+struct MultistatusParser {
     /// Open elements, and how many namespaces were declared outside of each.
-    open: Vec<(Element, usize)>,
+    open: Vec<(DavElement, usize)>,
     /// Prefixes in force, the last one first; whether each is that of `DAV:`.
-    names: Vec<(String, bool)>,
+    namespaces: Vec<(String, bool)>,
     text: String,
-    seen: bool,
-    resources: Vec<Resource>,
+    has_root: bool,
+    resources: Vec<DavResource>,
     /// Of the response that is being read.
-    response: Resource,
+    response: DavResource,
     href: Option<String>,
     /// Of the propstat that is being read.
-    found: Resource,
+    propstat: DavResource,
     refused: bool,
 }
 
-impl Document {
+impl MultistatusParser {
     fn start(&mut self, start: &BytesStart<'_>) -> Result<(), MultistatusError> {
         if self.open.len() >= DEEPEST {
             return Err(MultistatusError::TooComplex);
         }
-        let outside = self.names.len();
+        let outside = self.namespaces.len();
         for (n, attribute) in start.attributes().with_checks(false).enumerate() {
-            if n >= MOST_NAMES || self.names.len() >= MOST_NAMES {
+            if n >= MOST_NAMES || self.namespaces.len() >= MOST_NAMES {
                 return Err(MultistatusError::TooComplex);
             }
             let attribute = attribute.map_err(|_| MultistatusError::Malformed)?;
@@ -231,43 +231,47 @@ impl Document {
                 },
                 None => continue,
             };
-            self.names
+            self.namespaces
                 .push((prefix.to_owned(), attribute.value.as_ref() == "DAV:"));
         }
         let name = start.name();
         let name: &str = name.as_ref();
         let (prefix, local) = name.split_once(':').unwrap_or(("", name));
-        let named = self.names.iter().rev().find(|(known, _)| known == prefix);
+        let named = self
+            .namespaces
+            .iter()
+            .rev()
+            .find(|(known, _)| known == prefix);
         let element = match named {
-            Some((_, true)) => Element::of(local),
-            _ => Element::Other,
+            Some((_, true)) => DavElement::of(local),
+            _ => DavElement::Other,
         };
         if self.open.is_empty() {
-            if self.seen || element != Element::Multistatus {
-                return Err(MultistatusError::Other);
+            if self.has_root || element != DavElement::Multistatus {
+                return Err(MultistatusError::NotMultistatus);
             }
-            self.seen = true;
+            self.has_root = true;
         }
         self.open.push((element, outside));
-        self.begin();
+        self.on_element_open();
         Ok(())
     }
 
     /// The elements that are open, from the outermost.
-    fn path(&self) -> Vec<Element> {
+    fn path(&self) -> Vec<DavElement> {
         self.open.iter().map(|(element, _)| *element).collect()
     }
 
-    fn begin(&mut self) {
-        use Element::{Collection, Multistatus, Prop, Propstat, ResourceType, Response};
+    fn on_element_open(&mut self) {
+        use DavElement::{Collection, Multistatus, Prop, Propstat, ResourceType, Response};
         self.text.clear();
         match self.path().as_slice() {
             [Multistatus, Response] => {
-                self.response = Resource::default();
+                self.response = DavResource::default();
                 self.href = None;
             }
             [Multistatus, Response, Propstat] => {
-                self.found = Resource::default();
+                self.propstat = DavResource::default();
                 self.refused = false;
             }
             [
@@ -278,7 +282,7 @@ impl Document {
                 ResourceType,
                 Collection,
             ] => {
-                self.found.is_collection = true;
+                self.propstat.is_collection = true;
             }
             _ => {}
         }
@@ -296,36 +300,36 @@ impl Document {
     }
 
     fn end(&mut self) -> Result<(), MultistatusError> {
-        use Element::{
+        use DavElement::{
             Etag, Href, Length, Modified, Multistatus, Prop, Propstat, Response, Status,
         };
         let path = self.path();
         let text = std::mem::take(&mut self.text);
         let text = text.trim();
         match path.as_slice() {
-            [Multistatus, Response] => self.responded()?,
+            [Multistatus, Response] => self.finish_response()?,
             [Multistatus, Response, Href] => self.href = Some(text.to_owned()),
-            [Multistatus, Response, Propstat] => self.take_found(),
+            [Multistatus, Response, Propstat] => self.finish_propstat(),
             [Multistatus, Response, Propstat, Status] => {
                 // HTTP/1.1 200 OK
                 self.refused = text.split_ascii_whitespace().nth(1) != Some("200");
             }
             [Multistatus, Response, Propstat, Prop, property] => match property {
-                Length => self.found.size = number(text),
-                Modified => self.found.modified = Some(text.to_owned()),
-                Etag => self.found.etag = Some(text.to_owned()),
+                Length => self.propstat.size = parse_number(text),
+                Modified => self.propstat.modified = Some(text.to_owned()),
+                Etag => self.propstat.etag = Some(text.to_owned()),
                 _ => {}
             },
             _ => {}
         }
         let (_, outside) = self.open.pop().ok_or(MultistatusError::Malformed)?;
-        self.names.truncate(outside);
+        self.namespaces.truncate(outside);
         Ok(())
     }
 
     /// Properties that the server has count, those that it has not do not.
-    fn take_found(&mut self) {
-        let found = std::mem::take(&mut self.found);
+    fn finish_propstat(&mut self) {
+        let found = std::mem::take(&mut self.propstat);
         if self.refused {
             return;
         }
@@ -336,9 +340,9 @@ impl Document {
         response.etag = found.etag.or_else(|| response.etag.take());
     }
 
-    fn responded(&mut self) -> Result<(), MultistatusError> {
+    fn finish_response(&mut self) -> Result<(), MultistatusError> {
         let mut resource = std::mem::take(&mut self.response);
-        let Some(path) = self.href.take().and_then(|href| path_of(&href)) else {
+        let Some(path) = self.href.take().and_then(|href| href_segments(&href)) else {
             return Ok(());
         };
         if self.resources.len() >= MOST_RESOURCES {
@@ -349,17 +353,17 @@ impl Document {
         Ok(())
     }
 
-    fn finish(self) -> Result<Vec<Resource>, MultistatusError> {
-        match (self.seen, self.open.is_empty()) {
+    fn finish(self) -> Result<Vec<DavResource>, MultistatusError> {
+        match (self.has_root, self.open.is_empty()) {
             (true, true) => Ok(self.resources),
-            (false, _) => Err(MultistatusError::Other),
+            (false, _) => Err(MultistatusError::NotMultistatus),
             (true, false) => Err(MultistatusError::Malformed),
         }
     }
 }
 
 /// The parts of the path of an href, which is a path or a whole URL (RFC 4918 §8.3).
-fn path_of(href: &str) -> Option<Vec<Vec<u8>>> {
+fn href_segments(href: &str) -> Option<Vec<Vec<u8>>> {
     let href = href.split(['?', '#']).next().unwrap_or_default();
     let path = match href.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
@@ -370,7 +374,7 @@ fn path_of(href: &str) -> Option<Vec<Vec<u8>>> {
     if !path.is_empty() && !path.starts_with('/') {
         return None;
     }
-    let mut parts = target::segments(path);
+    let mut parts = url::path_segments(path);
     if parts.last().is_some_and(Vec::is_empty) {
         parts.pop();
     }

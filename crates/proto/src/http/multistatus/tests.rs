@@ -29,9 +29,9 @@ const APACHE: &str = r#"<?xml version="1.0" encoding="utf-8"?>
 <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>
 </D:multistatus>"#;
 
-fn listed(body: &str, path: &[&str]) -> Vec<(String, Kind, Option<u64>)> {
+fn listed(body: &str, path: &[&str]) -> Vec<(String, EntryKind, Option<u64>)> {
     let path: Vec<_> = path.iter().map(|part| part.as_bytes().to_vec()).collect();
-    let (_, entries) = entries(&read(body.as_bytes()).unwrap(), &path);
+    let (_, entries) = directory_entries(&parse(body.as_bytes()).unwrap(), &path);
     let named = entries.into_iter();
     named
         .map(|e| (String::from_utf8(e.name).unwrap(), e.kind, e.size))
@@ -43,15 +43,18 @@ fn a_collection_of_apache_is_read() {
     assert_eq!(
         listed(APACHE, &["dav", "dir one"]),
         [
-            ("a&bü&.bin".to_owned(), Kind::File, Some(12345)),
-            ("sub".to_owned(), Kind::Dir, None)
+            ("a&bü&.bin".to_owned(), EntryKind::File, Some(12345)),
+            ("sub".to_owned(), EntryKind::Dir, None)
         ]
     );
-    let resources = read(APACHE.as_bytes()).unwrap();
+    let resources = parse(APACHE.as_bytes()).unwrap();
     let path = [b"dav".to_vec(), b"dir one".to_vec()];
-    let (itself, entries) = entries(&resources, &path);
+    let (itself, entries) = directory_entries(&resources, &path);
     let itself = itself.unwrap();
-    assert_eq!((itself.kind, itself.name), (Kind::Dir, b"dir one".to_vec()));
+    assert_eq!(
+        (itself.kind, itself.name),
+        (EntryKind::Dir, b"dir one".to_vec())
+    );
     assert_eq!(entries[0].modified, Some(Timestamp(784_111_777)));
     assert_eq!(entries[0].unique.as_deref(), Some("\"3039-62f\""));
 }
@@ -74,7 +77,7 @@ fn hrefs_are_paths_or_whole_urls() {
         " /d/f ",
     ] {
         let found = listed(&response(href, ""), &["d"]);
-        assert_eq!(found, [("f".to_owned(), Kind::File, None)], "{href}");
+        assert_eq!(found, [("f".to_owned(), EntryKind::File, None)], "{href}");
     }
     let root = listed(&response("/f", ""), &[]);
     assert_eq!(root.len(), 1);
@@ -113,7 +116,7 @@ fn other_namespaces_and_refused_properties_do_not_count() {
         "/d/f",
         "<getetag>W/\"x\"</getetag><getcontentlength>-1</getcontentlength>",
     );
-    let (_, found) = entries(&read(weak.as_bytes()).unwrap(), &[b"d".to_vec()]);
+    let (_, found) = directory_entries(&parse(weak.as_bytes()).unwrap(), &[b"d".to_vec()]);
     assert_eq!((found[0].unique.as_deref(), found[0].size), (None, None));
     let refused = response("/d/f", "<getcontentlength>5</getcontentlength>").replace("200", "403");
     assert_eq!(listed(&refused, &["d"])[0].2, None);
@@ -123,19 +126,19 @@ fn other_namespaces_and_refused_properties_do_not_count() {
 
 #[test]
 fn what_is_no_multistatus_is_refused() {
-    use MultistatusError::{Malformed, Other, TooComplex};
+    use MultistatusError::{Malformed, NotMultistatus, TooComplex};
     let deep = format!("<multistatus xmlns='DAV:'>{}", "<a>".repeat(100));
     let long = response(&format!("/{}", "x".repeat(LONGEST)), "");
     let bomb = "<!DOCTYPE d [<!ENTITY a 'aaaa'>]><multistatus xmlns='DAV:'/>";
     let names: String = (0..300).map(|n| format!(" xmlns:n{n}='urn:n'")).collect();
     for (body, error) in [
-        ("", Other),
-        ("plain", Other),
-        ("<html></html>", Other),
-        ("<multistatus/>", Other),
+        ("", NotMultistatus),
+        ("plain", NotMultistatus),
+        ("<html></html>", NotMultistatus),
+        ("<multistatus/>", NotMultistatus),
         (
             "<multistatus xmlns='DAV:'/><multistatus xmlns='DAV:'/>",
-            Other,
+            NotMultistatus,
         ),
         ("<multistatus xmlns='DAV:'>", Malformed),
         ("<multistatus xmlns='DAV:'></other>", Malformed),
@@ -151,9 +154,9 @@ fn what_is_no_multistatus_is_refused() {
             TooComplex,
         ),
     ] {
-        assert_eq!(read(body.as_bytes()), Err(error), "{body:.80}");
+        assert_eq!(parse(body.as_bytes()), Err(error), "{body:.80}");
     }
-    assert_eq!(read(b"<multistatus xmlns='DAV:'/>"), Ok(Vec::new()));
+    assert_eq!(parse(b"<multistatus xmlns='DAV:'/>"), Ok(Vec::new()));
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn strong_tags_are_quoted_and_not_weak() {
         ("\"a\r\nb\"", false),
         ("\"", false),
     ] {
-        assert_eq!(is_strong(etag), strong, "{etag}");
+        assert_eq!(is_strong_etag(etag), strong, "{etag}");
     }
 }
 
@@ -184,6 +187,6 @@ proptest! {
 
     #[test]
     fn nothing_makes_it_panic(body in "(<[a-z:/!?]{0,12}( xmlns='DAV:')?>?|&[a-z#0-9]{0,6};?|.){0,60}") {
-        let _ = read(body.as_bytes());
+        let _ = parse(body.as_bytes());
     }
 }

@@ -3,20 +3,20 @@
 //! 112 goes out at once with the first progress, then on its period and at the end; 111 on its
 //! period and at the end, each time with what is new only. The clock comes with the progress.
 
-use super::{Progress, TransferRequest};
-use crate::marker::{PerfMarker, range_replies};
+use super::{TransferProgress, TransferRequest};
+use crate::marker::{PerformanceMarker, range_marker_replies};
 use crate::ranges::RangeSet;
 use crate::reply::Reply;
 
 /// The markers of one transfer.
 #[derive(Debug)]
-pub(super) struct Markers {
-    perf: Option<Period>,
-    range: Option<Period>,
+pub(super) struct MarkerSchedule {
+    perf: Option<MarkerTimer>,
+    range: Option<MarkerTimer>,
     /// A 112 was sent.
-    started: bool,
+    sent_performance_marker: bool,
     /// Ranges told already.
-    told: RangeSet,
+    reported: RangeSet,
     /// Bytes moved, as last reported.
     bytes: u64,
     /// Ranges stored, as last reported; empty once told.
@@ -25,13 +25,13 @@ pub(super) struct Markers {
 
 /// Something to do every so many seconds.
 #[derive(Debug)]
-struct Period {
+struct MarkerTimer {
     seconds: f64,
     /// Unknown until the clock was seen once.
     due: Option<f64>,
 }
 
-impl Period {
+impl MarkerTimer {
     fn new(seconds: u32) -> Option<Self> {
         (seconds > 0).then(|| Self {
             seconds: f64::from(seconds),
@@ -60,14 +60,14 @@ impl Period {
     }
 }
 
-impl Markers {
+impl MarkerSchedule {
     /// Markers as a transfer asks for them.
     pub(super) fn new(request: &TransferRequest) -> Self {
         Self {
-            perf: Period::new(request.perf_marker_seconds),
-            range: Period::new(request.range_marker_seconds),
-            started: false,
-            told: RangeSet::new(),
+            perf: MarkerTimer::new(request.perf_marker_seconds),
+            range: MarkerTimer::new(request.range_marker_seconds),
+            sent_performance_marker: false,
+            reported: RangeSet::new(),
             bytes: 0,
             stored: RangeSet::new(),
         }
@@ -79,31 +79,31 @@ impl Markers {
     }
 
     /// Takes a tick; returns what is due.
-    pub(super) fn on_progress(&mut self, progress: Progress) -> Vec<Reply> {
+    pub(super) fn on_progress(&mut self, progress: TransferProgress) -> Vec<Reply> {
         let now = progress.now;
         self.bytes = progress.bytes;
         self.stored = progress.stored;
         let mut replies = Vec::new();
-        let first = !self.started;
+        let first = !self.sent_performance_marker;
         if let Some(perf) = &mut self.perf {
-            self.started = true;
+            self.sent_performance_marker = true;
             if perf.is_due(now) || first {
                 replies.push(perf_reply(now, self.bytes));
             }
         }
         if self.range.as_mut().is_some_and(|range| range.is_due(now)) {
-            replies.extend(self.tell_ranges());
+            replies.extend(self.report_ranges());
         }
         replies
     }
 
     /// The transfer is complete: a last 112 and what no 111 told yet.
-    pub(super) fn on_end(&mut self, last: Progress) -> Vec<Reply> {
+    pub(super) fn on_complete(&mut self, last: TransferProgress) -> Vec<Reply> {
         self.bytes = last.bytes;
         self.stored = last.stored;
         let mut replies = Vec::new();
         if self.perf.is_some() {
-            if !self.started {
+            if !self.sent_performance_marker {
                 replies.push(perf_reply(last.now, 0));
             }
             replies.push(perf_reply(last.now, last.bytes));
@@ -116,23 +116,23 @@ impl Markers {
     /// again.
     pub(super) fn on_failure(&mut self) -> Vec<Reply> {
         match self.range {
-            Some(_) => self.tell_ranges(),
+            Some(_) => self.report_ranges(),
             None => Vec::new(),
         }
     }
 
-    fn tell_ranges(&mut self) -> Vec<Reply> {
-        let new = difference(&self.stored, &self.told);
+    fn report_ranges(&mut self) -> Vec<Reply> {
+        let new = difference(&self.stored, &self.reported);
         if new.is_empty() {
             return Vec::new();
         }
-        self.told = std::mem::take(&mut self.stored);
-        range_replies(&new)
+        self.reported = std::mem::take(&mut self.stored);
+        range_marker_replies(&new)
     }
 }
 
 fn perf_reply(timestamp: f64, bytes: u64) -> Reply {
-    PerfMarker {
+    PerformanceMarker {
         timestamp,
         stripe_index: 0,
         stripe_bytes: bytes,

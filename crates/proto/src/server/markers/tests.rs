@@ -1,28 +1,28 @@
-use super::{Markers, Period, difference};
-use crate::command::{Mode, Type};
+use super::{MarkerSchedule, MarkerTimer, difference};
+use crate::command::{DataType, TransferMode};
 use crate::path::VPath;
 use crate::ranges::RangeSet;
-use crate::server::{Disposition, Progress, TransferKind, TransferRequest};
-use crate::sizing::Buffers;
+use crate::server::{StoreDisposition, TransferKind, TransferProgress, TransferRequest};
+use crate::sizing::SocketBuffers;
 
 use proptest::prelude::*;
 
-fn markers(perf: u32, range: u32) -> Markers {
-    Markers::new(&TransferRequest {
-        what: TransferKind::Store {
+fn markers(perf: u32, range: u32) -> MarkerSchedule {
+    MarkerSchedule::new(&TransferRequest {
+        kind: TransferKind::Store {
             path: VPath::root(),
-            disposition: Disposition::Truncate,
-            allocate: None,
-            sum: None,
-            expect: None,
-            modify: None,
+            disposition: StoreDisposition::Truncate,
+            announced_size: None,
+            checksum_algorithm: None,
+            expected_checksum: None,
+            modified: None,
         },
-        mode: Mode::Extended,
-        type_: Type::Image,
-        streams: crate::streams::StreamRange::fixed(1),
-        congestion: String::new(),
+        mode: TransferMode::Extended,
+        type_: DataType::Image,
+        streams: crate::streams::ParallelismRange::fixed(1),
+        congestion_control: String::new(),
         delayed_passive: None,
-        buffers: Buffers::default(),
+        buffers: SocketBuffers::default(),
         perf_marker_seconds: perf,
         range_marker_seconds: range,
     })
@@ -36,11 +36,11 @@ fn set(ranges: &[(u64, u64)]) -> RangeSet {
     set
 }
 
-fn at(now: f64, stored: &[(u64, u64)]) -> Progress {
+fn at(now: f64, stored: &[(u64, u64)]) -> TransferProgress {
     let stored = set(stored);
-    Progress {
+    TransferProgress {
         now,
-        bytes: stored.bytes(),
+        bytes: stored.byte_count(),
         stored,
     }
 }
@@ -51,7 +51,7 @@ fn codes(replies: &[crate::reply::Reply]) -> Vec<u16> {
 
 #[test]
 fn a_period_keeps_its_beat_and_does_not_make_up_for_missed_ones() {
-    let mut period = Period::new(5).unwrap();
+    let mut period = MarkerTimer::new(5).unwrap();
     assert!(!period.is_due(100.0), "the first call starts the clock");
     assert!(!period.is_due(104.9));
     assert!(period.is_due(105.3));
@@ -65,7 +65,7 @@ fn a_period_keeps_its_beat_and_does_not_make_up_for_missed_ones() {
 
 #[test]
 fn a_clock_that_is_set_back_or_is_no_number_starts_anew() {
-    let mut period = Period::new(5).unwrap();
+    let mut period = MarkerTimer::new(5).unwrap();
     assert!(!period.is_due(1000.0));
     assert!(!period.is_due(10.0));
     assert!(period.is_due(15.0));
@@ -79,19 +79,19 @@ fn a_transfer_without_markers_has_none() {
     let mut markers = markers(0, 0);
     assert!(markers.on_progress(at(0.0, &[])).is_empty());
     assert!(markers.on_progress(at(100.0, &[(0, 5)])).is_empty());
-    assert!(markers.on_end(at(200.0, &[(0, 9)])).is_empty());
+    assert!(markers.on_complete(at(200.0, &[(0, 9)])).is_empty());
     assert_eq!(markers.bytes(), 9);
 }
 
 #[test]
 fn a_transfer_too_short_for_a_tick_still_has_its_first_and_last_marker() {
-    let replies = markers(5, 5).on_end(at(7.0, &[(0, 12)]));
+    let replies = markers(5, 5).on_complete(at(7.0, &[(0, 12)]));
     assert_eq!(codes(&replies), [112, 112, 111]);
 }
 
 #[test]
 fn an_empty_file_has_no_range_marker() {
-    let replies = markers(5, 5).on_end(at(7.0, &[]));
+    let replies = markers(5, 5).on_complete(at(7.0, &[]));
     assert_eq!(codes(&replies), [112, 112]);
 }
 
@@ -116,17 +116,17 @@ proptest! {
         for (wait, start, length) in ticks {
             now += wait;
             stored.insert(start, start + length);
-            let progress = Progress { now, bytes: stored.bytes(), stored: stored.clone() };
+            let progress = TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() };
             replies.extend(markers.on_progress(progress));
         }
-        replies.extend(markers.on_end(Progress { now, bytes: stored.bytes(), stored: stored.clone() }));
+        replies.extend(markers.on_complete(TransferProgress { now, bytes: stored.byte_count(), stored: stored.clone() }));
         for reply in replies.iter().filter(|r| r.code == 111) {
-            let ranges = crate::marker::parse_range_reply(reply).unwrap();
-            told_bytes += ranges.bytes();
+            let ranges = crate::marker::parse_range_marker(reply).unwrap();
+            told_bytes += ranges.byte_count();
             told.extend(&ranges);
         }
         prop_assert_eq!(&told, &stored);
-        prop_assert_eq!(told_bytes, stored.bytes());
+        prop_assert_eq!(told_bytes, stored.byte_count());
     }
 
     #[test]

@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::replies::{self, Failure};
-use super::state::{ExchangeStep, Pending, State};
-use super::{Action, Outcome, features, help, options};
-use crate::command::{Command, CommandError, Opts, Site};
+use super::replies::{self, CommandFailure};
+use super::session_state::{ExchangeWait, LoginState, PendingTask};
+use super::{DriverEvent, SessionAction, features, help, options};
+use crate::command::{Command, CommandError, OptsCommand, SiteCommand};
 use crate::line::LineEvent;
 use crate::listing::FactSet;
 use crate::reply::Reply;
-use crate::security::{Mechanism, Protection, Securing};
-use crate::sizing::Sizing;
+use crate::security::{CommandProtection, SecurityMechanism, SecurityState};
+use crate::sizing::BufferSizing;
 
 /// Digits of a size that fits 64 bits whatever they are.
 const MAX_SIZE_DIGITS: usize = 19;
@@ -33,30 +33,30 @@ pub struct SessionConfig {
     pub max_streams: u32,
     /// Congestion controls that a client may ask for with OPTS TUNE, lower case; may hold `auto` and
     /// `system`. Empty: none, and nothing is announced. Sessions share it.
-    pub congestion: Arc<[String]>,
+    pub congestion_controls: Arc<[String]>,
     /// Failed logins after which the session ends with 421; 0: never.
     pub max_login_failures: u32,
     /// Consecutive unrecognizable lines after which the session ends with 421; 0: never.
     pub max_bad_lines: u32,
-    /// Who sizes buffers until OPTS DRS names another than `auto`: [`Sizing::Auto`] or
-    /// [`Sizing::Kernel`]; the others are the client's to ask for and count as `Auto`.
-    pub sizing: Sizing,
+    /// Who sizes buffers until OPTS DRS names another than `auto`: [`BufferSizing::Auto`] or
+    /// [`BufferSizing::Kernel`]; the others are the client's to ask for and count as `Auto`.
+    pub buffer_sizing: BufferSizing,
     /// Users with the third-party right may have data connections with any host, without naming it
     /// (SITE DATAPEER).
     pub foreign_data_addresses: bool,
     /// Longest idle time-out that SITE IDLE gives, seconds.
     pub max_idle_seconds: u32,
-    /// Security mechanisms that the driver can carry ([`Action::Secure`]). Empty: AUTH is refused.
+    /// Security mechanisms that the driver can carry ([`SessionAction::Secure`]). Empty: AUTH is refused.
     /// Sessions share it.
-    pub mechanisms: Arc<[Mechanism]>,
+    pub mechanisms: Arc<[SecurityMechanism]>,
 }
 
 impl SessionConfig {
     /// Who sizes the buffers of a client that has not asked for anything, and may know nothing of
     /// right-sizing.
-    pub(super) fn own_sizing(&self) -> Sizing {
-        match self.sizing {
-            needs_peer if needs_peer.needs_peer() => Sizing::Auto,
+    pub(super) fn default_buffer_sizing(&self) -> BufferSizing {
+        match self.buffer_sizing {
+            needs_peer if needs_peer.needs_peer_support() => BufferSizing::Auto,
             own => own,
         }
     }
@@ -64,30 +64,30 @@ impl SessionConfig {
 
 /// The outcome that the session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaiting {
+pub enum ExpectedInput {
     /// The next line.
     Line,
     /// An outcome; lines wait.
-    Outcome,
+    DriverEvent,
     /// The end of what ABOR stops, a transfer or a checksum; urgent lines are taken.
-    Stoppable,
+    DriverEventOrUrgentLine,
 }
 
 /// How a command came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Travelled {
+pub(super) enum LineProtection {
     /// As the line that it is.
-    Bare,
+    Clear,
     /// In MIC, CONF or ENC, whose protection was right.
     Protected,
 }
 
 /// One control connection's state.
 #[derive(Debug)]
-pub struct Session {
+pub struct ServerSession {
     pub(super) config: SessionConfig,
-    pub(super) state: State,
-    pub(super) securing: Securing<ExchangeStep>,
+    pub(super) state: LoginState,
+    pub(super) security: SecurityState<ExchangeWait>,
     /// The driver takes the protection off a command.
     pub(super) unprotecting: bool,
     pub(super) login_failures: u32,
@@ -95,13 +95,13 @@ pub struct Session {
     draining: bool,
 }
 
-impl Session {
+impl ServerSession {
     /// A session before its greeting.
     pub fn new(config: SessionConfig) -> Self {
         Self {
             config,
-            state: State::Connected,
-            securing: Securing::Clear,
+            state: LoginState::Connected,
+            security: SecurityState::Clear,
             unprotecting: false,
             login_failures: 0,
             bad_lines: 0,
@@ -122,70 +122,80 @@ impl Session {
     }
 
     /// Takes the next line.
-    pub fn on_line(&mut self, line: &LineEvent) -> Vec<Action> {
-        if matches!(self.state, State::Closed) {
+    pub fn on_line(&mut self, line: &LineEvent) -> Vec<SessionAction> {
+        if matches!(self.state, LoginState::Closed) {
             return Vec::new();
         }
-        let actions = self.take_line(line, Travelled::Bare);
-        self.note_close(actions)
+        let actions = self.process_line(line, LineProtection::Clear);
+        self.close_if_requested(actions)
     }
 
     /// A line, bare or without the protection that it came in.
-    pub(super) fn take_line(&mut self, line: &LineEvent, travelled: Travelled) -> Vec<Action> {
+    pub(super) fn process_line(
+        &mut self,
+        line: &LineEvent,
+        travelled: LineProtection,
+    ) -> Vec<SessionAction> {
         match line {
             LineEvent::TooLong => self.on_bad_line(Reply::new(500, "Line too long.")),
             LineEvent::Line(bytes) => match Command::parse(bytes) {
                 Ok(command) => {
                     self.bad_lines = 0;
                     match travelled {
-                        Travelled::Bare => self.refused_in_the_clear(&command),
-                        Travelled::Protected => self.refused_in_another(&command),
+                        LineProtection::Clear => self.refuse_clear_command(&command),
+                        LineProtection::Protected => self.refuse_nested_command(&command),
                     }
                     .unwrap_or_else(|| self.on_command(command))
                 }
-                Err(error @ CommandError::Unknown(_)) => {
-                    self.on_bad_line(replies::failure(&Failure::Command(&error)))
+                Err(error @ CommandError::UnknownVerb(_)) => {
+                    self.on_bad_line(replies::failure_reply(&CommandFailure::Command(&error)))
                 }
                 Err(error) => {
                     self.bad_lines = 0;
-                    replies::refuse(&Failure::Command(&error))
+                    replies::refuse(&CommandFailure::Command(&error))
                 }
             },
         }
     }
 
     /// Takes what the driver reports.
-    pub fn on_outcome(&mut self, outcome: Outcome) -> Vec<Action> {
+    pub fn on_driver_event(&mut self, outcome: DriverEvent) -> Vec<SessionAction> {
         let actions = match (&mut self.state, outcome) {
-            (_, Outcome::Security(answer)) => self.on_security(answer),
-            (State::Authenticating, Outcome::Login(result)) => self.on_login(result),
-            (State::LoggedIn(login), outcome) => login.on_outcome(outcome),
+            (_, DriverEvent::Security(answer)) => self.on_security(answer),
+            (LoginState::Authenticating, DriverEvent::Login(result)) => self.on_login(result),
+            (LoginState::LoggedIn(login), outcome) => login.on_driver_event(outcome),
             _ => Vec::new(),
         };
-        self.note_close(actions)
+        self.close_if_requested(actions)
     }
 
     /// The outcome that is pending.
-    pub fn awaiting(&self) -> Awaiting {
+    pub fn expected_input(&self) -> ExpectedInput {
         match &self.state {
-            _ if self.is_securing() => Awaiting::Outcome,
-            State::Connected | State::UserGiven(_) | State::Closed => Awaiting::Line,
-            State::Authenticating => Awaiting::Outcome,
-            State::LoggedIn(login) => match login.pending {
-                Pending::Nothing => Awaiting::Line,
-                Pending::File(ref task) if task.is_stoppable() => Awaiting::Stoppable,
-                Pending::File(_) | Pending::Listen(_) | Pending::ListenDrs => Awaiting::Outcome,
-                Pending::Transfer(_) => Awaiting::Stoppable,
+            _ if self.is_securing() => ExpectedInput::DriverEvent,
+            LoginState::Connected | LoginState::UserGiven(_) | LoginState::Closed => {
+                ExpectedInput::Line
+            }
+            LoginState::Authenticating => ExpectedInput::DriverEvent,
+            LoginState::LoggedIn(login) => match login.pending {
+                PendingTask::Nothing => ExpectedInput::Line,
+                PendingTask::File(ref task) if task.is_abortable() => {
+                    ExpectedInput::DriverEventOrUrgentLine
+                }
+                PendingTask::File(_) | PendingTask::Listen(_) | PendingTask::ListenDrs => {
+                    ExpectedInput::DriverEvent
+                }
+                PendingTask::Transfer(_) => ExpectedInput::DriverEventOrUrgentLine,
             },
         }
     }
 
     /// Whether somebody is logged in: from the granted PASS until REIN.
-    pub fn logged_in(&self) -> bool {
-        matches!(self.state, State::LoggedIn(_))
+    pub fn is_logged_in(&self) -> bool {
+        matches!(self.state, LoginState::LoggedIn(_))
     }
 
-    /// Whether a line that arrives during [`Awaiting::Stoppable`] is to be fed at once: ABOR, STAT
+    /// Whether a line that arrives during [`ExpectedInput::DriverEventOrUrgentLine`] is to be fed at once: ABOR, STAT
     /// without path, and in a transfer under `OPTS DRS drs1` SBUF. QUIT is not: it must not overtake
     /// transfers that were pipelined before it; neither is SBUF in any other session, nor one whose
     /// argument is wrong: its 501 would be taken for the transfer's end.
@@ -196,70 +206,76 @@ impl Session {
         let text = bytes.trim_ascii_end();
         let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
         let verb = &text[..end];
-        let is_size = || bytes.get(end..).is_some_and(is_size);
+        let is_size = || bytes.get(end..).is_some_and(is_size_argument);
         verb.eq_ignore_ascii_case(b"ABOR")
             || text.eq_ignore_ascii_case(b"STAT")
-            || (verb.eq_ignore_ascii_case(b"SBUF") && self.takes_sizes() && is_size())
+            || (verb.eq_ignore_ascii_case(b"SBUF") && self.accepts_buffer_size() && is_size())
     }
 
-    fn takes_sizes(&self) -> bool {
-        matches!(&self.state, State::LoggedIn(login) if login.takes_sizes())
+    fn accepts_buffer_size(&self) -> bool {
+        matches!(&self.state, LoginState::LoggedIn(login) if login.accepts_buffer_size())
     }
 
     /// Junk is answered so many times in a row (a port scan, a client that speaks HTTP).
-    fn on_bad_line(&mut self, answer: Reply) -> Vec<Action> {
+    fn on_bad_line(&mut self, answer: Reply) -> Vec<SessionAction> {
         self.bad_lines = self.bad_lines.saturating_add(1);
         let limit = self.config.max_bad_lines;
         if limit > 0 && self.bad_lines >= limit {
             let mut actions = replies::reply(421, "Too many unrecognized commands; closing.");
-            actions.push(Action::Close);
+            actions.push(SessionAction::Close);
             return actions;
         }
-        vec![Action::Reply(answer)]
+        vec![SessionAction::Reply(answer)]
     }
 
     /// The facts that listings tell (OPTS MLST changes them).
     fn facts(&self) -> FactSet {
         match &self.state {
-            State::LoggedIn(login) => login.settings.facts,
+            LoginState::LoggedIn(login) => login.parameters.facts,
             _ => FactSet::default(),
         }
     }
 
-    fn on_command(&mut self, command: Command) -> Vec<Action> {
-        if self.awaiting() != Awaiting::Line {
-            return self.while_busy(&command);
+    fn on_command(&mut self, command: Command) -> Vec<SessionAction> {
+        if self.expected_input() != ExpectedInput::Line {
+            return self.on_command_while_busy(&command);
         }
         match command {
             Command::User(name) => self.user(name),
             Command::Pass(password) => self.pass(password),
-            Command::Quit => vec![Action::Reply(Reply::new(221, "Goodbye.")), Action::Close],
+            Command::Quit => vec![
+                SessionAction::Reply(Reply::new(221, "Goodbye.")),
+                SessionAction::Close,
+            ],
             Command::Noop => replies::reply(200, "NOOP command successful."),
-            Command::Feat => vec![Action::Reply(features::reply(self.facts(), &self.config))],
-            Command::Help(topic) => vec![Action::Reply(help::help(topic.as_deref()))],
-            Command::Site(Site::Help) => vec![Action::Reply(help::site_help())],
+            Command::Feat => vec![SessionAction::Reply(features::reply(
+                self.facts(),
+                &self.config,
+            ))],
+            Command::Help(topic) => vec![SessionAction::Reply(help::help(topic.as_deref()))],
+            Command::Site(SiteCommand::Help) => vec![SessionAction::Reply(help::site_help())],
             Command::Clnt(name) => {
-                let mut actions = vec![Action::Note("client", name)];
+                let mut actions = vec![SessionAction::LogField("client", name)];
                 actions.extend(replies::reply(200, "Noted."));
                 actions
             }
             // Names are bytes here whatever is asked; lftp asks before it logs in.
-            Command::Opts(Opts::Utf8(_)) => options::success(),
+            Command::Opts(OptsCommand::Utf8(_)) => options::success(),
             Command::Auth(mechanism) => self.auth(&mechanism),
             Command::Adat(token) => self.adat(token),
-            Command::Mic(token) => self.protected(Protection::Safe, token),
-            Command::Conf(token) => self.protected(Protection::Confidential, token),
-            Command::Enc(token) => self.protected(Protection::Private, token),
+            Command::Mic(token) => self.protected_command(CommandProtection::Safe, token),
+            Command::Conf(token) => self.protected_command(CommandProtection::Confidential, token),
+            Command::Enc(token) => self.protected_command(CommandProtection::Private, token),
             Command::Ccc => self.clear_commands(),
-            Command::Rein if matches!(self.state, State::LoggedIn(_)) => self.rein(),
+            Command::Rein if matches!(self.state, LoginState::LoggedIn(_)) => self.rein(),
             command => match &mut self.state {
-                State::LoggedIn(_) if self.draining && moves_data(&command) => {
+                LoginState::LoggedIn(_) if self.draining && needs_data_connection(&command) => {
                     let mut actions =
                         replies::reply(421, "Service not available: server is shutting down.");
-                    actions.push(Action::Close);
+                    actions.push(SessionAction::Close);
                     actions
                 }
-                State::LoggedIn(login) => login.on_command(&self.config, command),
+                LoginState::LoggedIn(login) => login.on_command(&self.config, command),
                 _ => replies::reply(530, "Please login with USER and PASS."),
             },
         }
@@ -267,27 +283,29 @@ impl Session {
 
     /// During what ABOR stops the driver hands over what is urgent only; anything else is its
     /// mistake, answered all the same.
-    fn while_busy(&mut self, command: &Command) -> Vec<Action> {
+    fn on_command_while_busy(&mut self, command: &Command) -> Vec<SessionAction> {
         let out_of_turn = || replies::reply(503, "The previous command is not finished.");
-        let takes_sizes = self.takes_sizes();
-        let State::LoggedIn(login) = &mut self.state else {
+        let takes_sizes = self.accepts_buffer_size();
+        let LoginState::LoggedIn(login) = &mut self.state else {
             return out_of_turn();
         };
         match (&mut login.pending, command) {
-            (Pending::Transfer(running), Command::Sbuf(bytes)) if takes_sizes => {
-                running.follow(*bytes)
+            (PendingTask::Transfer(running), Command::Sbuf(bytes)) if takes_sizes => {
+                running.on_peer_buffer_size(*bytes)
             }
-            (Pending::Transfer(running), Command::Abor) => running.aborts.take(),
-            (Pending::Transfer(running), Command::Stat(None)) => running.status(),
-            (Pending::File(task), Command::Abor) if task.is_stoppable() => task.aborts.take(),
-            (Pending::File(task), Command::Stat(None)) if task.is_stoppable() => task.status(),
+            (PendingTask::Transfer(running), Command::Abor) => running.aborts.on_abor(),
+            (PendingTask::Transfer(running), Command::Stat(None)) => running.status(),
+            (PendingTask::File(task), Command::Abor) if task.is_abortable() => {
+                task.aborts.on_abor()
+            }
+            (PendingTask::File(task), Command::Stat(None)) if task.is_abortable() => task.status(),
             _ => out_of_turn(),
         }
     }
 
-    fn note_close(&mut self, actions: Vec<Action>) -> Vec<Action> {
-        if actions.last() == Some(&Action::Close) {
-            self.state = State::Closed;
+    fn close_if_requested(&mut self, actions: Vec<SessionAction>) -> Vec<SessionAction> {
+        if actions.last() == Some(&SessionAction::Close) {
+            self.state = LoginState::Closed;
         }
         actions
     }
@@ -295,14 +313,14 @@ impl Session {
 
 /// Whether SBUF's argument is certainly a size; a cheap test, since a client may send any number
 /// of lines.
-fn is_size(argument: &[u8]) -> bool {
+fn is_size_argument(argument: &[u8]) -> bool {
     let spaces = argument.iter().take_while(|b| **b == b' ').count();
     let (_, argument) = argument.split_at(spaces);
     (1..=MAX_SIZE_DIGITS).contains(&argument.len()) && argument.iter().all(u8::is_ascii_digit)
 }
 
 /// Whether a command needs a data connection.
-fn moves_data(command: &Command) -> bool {
+fn needs_data_connection(command: &Command) -> bool {
     matches!(
         command,
         Command::Retr(_)

@@ -1,18 +1,18 @@
 //! Actions as lines of a transcript: `S:` for replies as they go over the wire, `A:` for others.
 
-use proto::command::{Mode, Type};
+use proto::command::{DataType, TransferMode};
 use proto::server::{
-    Action, Disposition, FileRequest, ListForm, ListRequest, ListenRequest, TransferKind,
-    TransferRequest,
+    FileRequest, ListFormat, ListRequest, ListenRequest, SessionAction, StoreDisposition,
+    TransferKind, TransferRequest,
 };
-use proto::sizing::{Buffers, Sizing};
-use proto::streams::StreamRange;
+use proto::sizing::{BufferSizing, SocketBuffers};
+use proto::streams::ParallelismRange;
 
 use crate::script::escape;
 
 /// The lines of one action.
-pub(crate) fn describe(action: &Action) -> Vec<String> {
-    if let Action::Reply(reply) = action {
+pub(crate) fn describe(action: &SessionAction) -> Vec<String> {
+    if let SessionAction::Reply(reply) = action {
         let mut wire = Vec::new();
         reply.encode(&mut wire);
         let text = wire.strip_suffix(b"\r\n").expect("a reply ends a line");
@@ -24,30 +24,30 @@ pub(crate) fn describe(action: &Action) -> Vec<String> {
     vec![format!("A: {}", other(action))]
 }
 
-fn other(action: &Action) -> String {
+fn other(action: &SessionAction) -> String {
     match action {
-        Action::Authenticate { user, password } => {
+        SessionAction::Authenticate { user, password } => {
             format!("Authenticate {user} \"{}\"", escape(&password.0))
         }
-        Action::File(request) => format!("File {}", file(request)),
-        Action::Listen(request) => format!("Listen {}", listen(request)),
-        Action::NoteForeign(host) => format!("NoteForeign {host}"),
-        Action::ConnectTo(to) => {
+        SessionAction::File(request) => format!("File {}", file(request)),
+        SessionAction::Listen(request) => format!("Listen {}", listen(request)),
+        SessionAction::ReportForeignHost(host) => format!("NoteForeign {host}"),
+        SessionAction::ConnectTo(to) => {
             let to: Vec<String> = to.iter().map(|(_, at)| at.to_string()).collect();
             format!("ConnectTo {}", to.join(" "))
         }
-        Action::ListenDrs(family) => format!("ListenDrs {family:?}"),
-        Action::ConnectDrs(to) => format!("ConnectDrs {}", to.format()),
-        Action::FollowBuffer(bytes) => format!("FollowBuffer {bytes}"),
-        Action::Transfer(request) => format!("Transfer {}", transfer(request)),
-        Action::Note(key, value) => format!("Note {key}: {value}"),
-        Action::IdleTimeout(seconds) => format!("IdleTimeout {seconds}"),
-        Action::DropChannel
-        | Action::DropDrs
-        | Action::Abort
-        | Action::Close
-        | Action::Secure(_)
-        | Action::Reply(_) => format!("{action:?}"),
+        SessionAction::ListenDrs(family) => format!("ListenDrs {family:?}"),
+        SessionAction::ConnectDrs(to) => format!("ConnectDrs {}", to.format()),
+        SessionAction::SetSendBuffer(bytes) => format!("FollowBuffer {bytes}"),
+        SessionAction::Transfer(request) => format!("Transfer {}", transfer(request)),
+        SessionAction::LogField(key, value) => format!("Note {key}: {value}"),
+        SessionAction::IdleTimeout(seconds) => format!("IdleTimeout {seconds}"),
+        SessionAction::DropChannel
+        | SessionAction::DropDrs
+        | SessionAction::Abort
+        | SessionAction::Close
+        | SessionAction::Secure(_)
+        | SessionAction::Reply(_) => format!("{action:?}"),
     }
 }
 
@@ -73,7 +73,7 @@ fn listen(request: &ListenRequest) -> String {
 }
 
 /// Buffers that are not left to `auto`.
-fn buffers(buffers: Buffers) -> String {
+fn buffers(buffers: SocketBuffers) -> String {
     let mut text = String::new();
     if let Some(bytes) = buffers.send {
         text.push_str(&format!(" send-buffer={bytes}"));
@@ -81,7 +81,7 @@ fn buffers(buffers: Buffers) -> String {
     if let Some(bytes) = buffers.receive {
         text.push_str(&format!(" receive-buffer={bytes}"));
     }
-    if buffers.sizing != Sizing::Auto {
+    if buffers.sizing != BufferSizing::Auto {
         text.push_str(&format!(" sizing={}", buffers.sizing.name()));
     }
     text
@@ -89,22 +89,28 @@ fn buffers(buffers: Buffers) -> String {
 
 fn transfer(request: &TransferRequest) -> String {
     let mode = match request.mode {
-        Mode::Stream => "S",
-        Mode::Extended => "E",
+        TransferMode::Stream => "S",
+        TransferMode::Extended => "E",
     };
     let type_ = match request.type_ {
-        Type::Ascii => "A",
-        Type::Image => "I",
+        DataType::Ascii => "A",
+        DataType::Image => "I",
     };
-    let mut text = format!("{} mode={mode} type={type_}", kind(&request.what));
-    let StreamRange { start, least, most } = request.streams;
+    let mut text = format!("{} mode={mode} type={type_}", kind(&request.kind));
+    let ParallelismRange {
+        start,
+        min: least,
+        max: most,
+    } = request.streams;
     match request.streams {
-        one if one == StreamRange::fixed(1) => {}
-        fixed if fixed == StreamRange::fixed(start) => text.push_str(&format!(" streams={start}")),
+        one if one == ParallelismRange::fixed(1) => {}
+        fixed if fixed == ParallelismRange::fixed(start) => {
+            text.push_str(&format!(" streams={start}"));
+        }
         _ => text.push_str(&format!(" streams={start},{least},{most}")),
     }
-    if !request.congestion.is_empty() {
-        text.push_str(&format!(" congestion={}", request.congestion));
+    if !request.congestion_control.is_empty() {
+        text.push_str(&format!(" congestion={}", request.congestion_control));
     }
     if let Some(request) = &request.delayed_passive {
         text.push_str(&format!(" delayed=({})", listen(request)));
@@ -122,7 +128,11 @@ fn transfer(request: &TransferRequest) -> String {
 
 fn kind(kind: &TransferKind) -> String {
     match kind {
-        TransferKind::Retrieve { path, part, have } => {
+        TransferKind::Retrieve {
+            path,
+            partial: part,
+            already_received: have,
+        } => {
             let mut text = format!("retrieve {}", escape(path.as_bytes()));
             if let Some((offset, length)) = part {
                 text.push_str(&format!(" part={offset}+{length}"));
@@ -135,15 +145,17 @@ fn kind(kind: &TransferKind) -> String {
         TransferKind::Store {
             path,
             disposition,
-            allocate,
-            sum,
-            expect,
-            modify,
+            announced_size: allocate,
+            checksum_algorithm: sum,
+            expected_checksum: expect,
+            modified: modify,
         } => {
             let mut text = format!("store {} ", escape(path.as_bytes()));
             text.push_str(&match disposition {
-                Disposition::Resume { have } => format!("resume({have})"),
-                Disposition::At(offset) => format!("at({offset})"),
+                StoreDisposition::Resume {
+                    already_stored: have,
+                } => format!("resume({have})"),
+                StoreDisposition::AtOffset(offset) => format!("at({offset})"),
                 other => format!("{other:?}").to_lowercase(),
             });
             if let Some(bytes) = allocate {
@@ -165,10 +177,10 @@ fn kind(kind: &TransferKind) -> String {
 }
 
 fn list(request: &ListRequest) -> String {
-    let form = match request.form {
-        ListForm::Facts(facts) => format!("facts({})", facts.selected()),
-        ListForm::Long => "long".to_owned(),
-        ListForm::Names => "names".to_owned(),
+    let form = match request.format {
+        ListFormat::Facts(facts) => format!("facts({})", facts.selected()),
+        ListFormat::LsLong => "long".to_owned(),
+        ListFormat::Names => "names".to_owned(),
     };
     let mut text = format!("{} {form}", escape(request.path.as_bytes()));
     if let Some(pattern) = &request.pattern {

@@ -3,17 +3,17 @@
 use proto::drs::DrsAddress;
 use proto::path::VPath;
 use proto::ranges::RangeSet;
-use proto::remark::{Said, Verdict};
+use proto::remark::{CompletionRemarks, LimiterReport};
 use proto::server::{
-    FileAnswer, FileError, FileErrorKind, Grant, Outcome, Progress, Rights, TransferDone,
-    TransferError,
+    AccountRights, CompletedTransfer, DriverEvent, FileError, FileErrorKind, FileResponse,
+    LoginGrant, TransferError, TransferProgress,
 };
 use proto::stripes::StripeAddresses;
 
 use crate::script::unescape;
 
 /// Reads the text after `> `.
-pub(crate) fn parse(text: &str) -> Result<Outcome, String> {
+pub(crate) fn parse(text: &str) -> Result<DriverEvent, String> {
     let (name, rest) = text.split_once(' ').unwrap_or((text, ""));
     match name {
         "Login" => login(rest),
@@ -21,18 +21,18 @@ pub(crate) fn parse(text: &str) -> Result<Outcome, String> {
         "ChecksumProgress" => checksum_progress(rest),
         "Listening" => listening(rest),
         "DrsListening" => drs_listening(rest),
-        "Resized" => number(Some(rest)).map(Outcome::Resized),
+        "Resized" => number(Some(rest)).map(DriverEvent::BufferResized),
         "Opened" => opened(rest),
-        "Progress" => progress(rest).map(Outcome::Progress),
-        "Transferred" => transferred(rest).map(Outcome::Transferred),
+        "Progress" => progress(rest).map(DriverEvent::Progress),
+        "Transferred" => transferred(rest).map(DriverEvent::Transferred),
         _ => Err(format!("unknown outcome: {text}")),
     }
 }
 
 /// `ok NAME [rw] [third-party] [| line]...` or `refused REASON`.
-fn login(text: &str) -> Result<Outcome, String> {
+fn login(text: &str) -> Result<DriverEvent, String> {
     if let Some(reason) = text.strip_prefix("refused ") {
-        return Ok(Outcome::Login(Err(reason.to_owned())));
+        return Ok(DriverEvent::Login(Err(reason.to_owned())));
     }
     let mut parts = text.split(" | ");
     let words: Vec<&str> = parts.next().unwrap_or_default().split(' ').collect();
@@ -40,14 +40,14 @@ fn login(text: &str) -> Result<Outcome, String> {
         return Err(format!("unknown login: {text}"));
     };
     let home = rights.iter().find(|w| w.starts_with('/')).unwrap_or(&"/");
-    Ok(Outcome::Login(Ok(Grant {
+    Ok(DriverEvent::Login(Ok(LoginGrant {
         user: (*name).to_owned(),
         home: path(home)?,
-        rights: Rights {
+        rights: AccountRights {
             write: rights.contains(&"rw"),
             third_party: rights.contains(&"third-party"),
         },
-        message: parts.map(str::to_owned).collect(),
+        welcome_lines: parts.map(str::to_owned).collect(),
     })))
 }
 
@@ -58,14 +58,14 @@ fn path(text: &str) -> Result<VPath, String> {
 }
 
 /// `done`, `digest HEX` or `failed ERROR`.
-fn file(text: &str) -> Result<Outcome, String> {
+fn file(text: &str) -> Result<DriverEvent, String> {
     let answer = match text.split_once(' ').unwrap_or((text, "")) {
-        ("done", _) => Ok(FileAnswer::Done),
-        ("digest", hex) => Ok(FileAnswer::Digest(hex.to_owned())),
+        ("done", _) => Ok(FileResponse::Done),
+        ("digest", hex) => Ok(FileResponse::Checksum(hex.to_owned())),
         ("failed", error) => Err(file_error(error)?),
         _ => return Err(format!("unknown answer: {text}")),
     };
-    Ok(Outcome::File(answer))
+    Ok(DriverEvent::File(answer))
 }
 
 /// `KIND ERRNO TEXT`
@@ -80,7 +80,7 @@ fn file_error(text: &str) -> Result<FileError, String> {
         "NotEmpty" => FileErrorKind::NotEmpty,
         "NoSpace" => FileErrorKind::NoSpace,
         "NameTooLong" => FileErrorKind::NameTooLong,
-        "Escapes" => FileErrorKind::Escapes,
+        "Escapes" => FileErrorKind::OutsideRoot,
         "Busy" => FileErrorKind::Busy,
         "InUse" => FileErrorKind::InUse,
         "Aborted" => FileErrorKind::Aborted,
@@ -101,50 +101,50 @@ fn number<T: std::str::FromStr>(word: Option<&str>) -> Result<T, String> {
 }
 
 /// `NOW BYTES`
-fn checksum_progress(text: &str) -> Result<Outcome, String> {
+fn checksum_progress(text: &str) -> Result<DriverEvent, String> {
     let mut words = text.split(' ');
-    Ok(Outcome::ChecksumProgress {
+    Ok(DriverEvent::ChecksumProgress {
         now: number(words.next())?,
         bytes: number(words.next())?,
     })
 }
 
 /// `HOST:PORT` or `failed ERROR`.
-fn listening(text: &str) -> Result<Outcome, String> {
+fn listening(text: &str) -> Result<DriverEvent, String> {
     let answer = match text.strip_prefix("failed ") {
         Some(error) => Err(file_error(error)?),
         None => {
             let address = text.parse().map_err(|_| format!("no address: {text}"))?;
-            Ok(StripeAddresses::only(address))
+            Ok(StripeAddresses::single(address))
         }
     };
-    Ok(Outcome::Listening(answer))
+    Ok(DriverEvent::Listening(answer))
 }
 
 /// `|FAMILY|HOST|PORT|NONCE|` or `failed ERROR`.
-fn drs_listening(text: &str) -> Result<Outcome, String> {
+fn drs_listening(text: &str) -> Result<DriverEvent, String> {
     let answer = match text.strip_prefix("failed ") {
         Some(error) => Err(file_error(error)?),
         None => Ok(DrsAddress::parse(text).map_err(|_| format!("no DRS address: {text}"))?),
     };
-    Ok(Outcome::DrsListening(answer))
+    Ok(DriverEvent::DrsListening(answer))
 }
 
 /// Nothing, `reused` or `as PATH`.
-fn opened(text: &str) -> Result<Outcome, String> {
+fn opened(text: &str) -> Result<DriverEvent, String> {
     let unique_name = text.strip_prefix("as ").map(path).transpose()?;
-    Ok(Outcome::Opened {
+    Ok(DriverEvent::Opened {
         reused: text == "reused",
         unique_name,
     })
 }
 
 /// `NOW BYTES [RANGES]`
-fn progress(text: &str) -> Result<Progress, String> {
+fn progress(text: &str) -> Result<TransferProgress, String> {
     let mut words = text.split(' ');
     let (now, bytes) = (number(words.next())?, number(words.next())?);
     let stored = words.next().map(RangeSet::parse).transpose();
-    Ok(Progress {
+    Ok(TransferProgress {
         now,
         bytes,
         stored: stored.map_err(|e| e.to_string())?.unwrap_or_default(),
@@ -152,16 +152,16 @@ fn progress(text: &str) -> Result<Progress, String> {
 }
 
 /// `LIMITER, STREAMS, CONGESTION`
-fn verdict(text: &str) -> Result<Verdict, String> {
+fn verdict(text: &str) -> Result<LimiterReport, String> {
     let parts: Vec<&str> = text.split(", ").collect();
     let [limiter, streams, congestion] = parts[..] else {
         return Err(format!("no verdict: {text}"));
     };
-    Verdict::new(limiter, number(Some(streams))?, congestion)
+    LimiterReport::new(limiter, number(Some(streams))?, congestion)
         .ok_or_else(|| format!("a verdict that cannot be told: {text}"))
 }
 
-fn transferred(text: &str) -> Result<Result<TransferDone, TransferError>, String> {
+fn transferred(text: &str) -> Result<Result<CompletedTransfer, TransferError>, String> {
     let (what, rest) = text.split_once(' ').unwrap_or((text, ""));
     Ok(match what {
         "ok" => {
@@ -173,16 +173,16 @@ fn transferred(text: &str) -> Result<Result<TransferDone, TransferError>, String
                 Some((moved, told)) => (moved, Some(verdict(told)?)),
                 None => (rest, None),
             };
-            Ok(TransferDone {
-                said: Said {
-                    verdict,
+            Ok(CompletedTransfer {
+                remarks: CompletionRemarks {
+                    limiter: verdict,
                     remark: remark.map(|text| String::from_utf8_lossy(&text).into_owned()),
                 },
                 progress: progress(moved)?,
             })
         }
         "aborted" => Err(TransferError::Aborted),
-        "taken-over" => Err(TransferError::TakenOver),
+        "taken-over" => Err(TransferError::Superseded),
         "broken" => Err(TransferError::Broken(rest.to_owned())),
         "no-connection" => Err(TransferError::NoConnection(rest.to_owned())),
         "failed" => Err(TransferError::File(file_error(rest)?)),

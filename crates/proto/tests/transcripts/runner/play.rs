@@ -5,18 +5,21 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use proto::line::LineEvent;
-use proto::server::{Action, Awaiting, Grant, Outcome, Rights, Session, SessionConfig};
-use proto::sizing::Sizing;
+use proto::server::{
+    AccountRights, DriverEvent, ExpectedInput, LoginGrant, ServerSession, SessionAction,
+    SessionConfig,
+};
+use proto::sizing::BufferSizing;
 
 use crate::describe::describe;
 use crate::outcome;
-use crate::script::{Line, Step, parse};
-use crate::tree::Tree;
+use crate::script::{ScriptLine, ScriptStep, parse};
+use crate::tree::FileTree;
 
 /// A session at work.
-struct Player {
-    session: Session,
-    tree: Tree,
+struct TranscriptPlayer {
+    session: ServerSession,
+    tree: FileTree,
     /// Lines that wait for an outcome.
     held: VecDeque<LineEvent>,
     out: String,
@@ -26,7 +29,7 @@ struct Player {
 pub(crate) fn play(text: &str) -> Result<String, String> {
     let lines = parse(text)?;
     let mut config = SessionConfig {
-        congestion: ["auto", "system", "bbr"].map(String::from).into(),
+        congestion_controls: ["auto", "system", "bbr"].map(String::from).into(),
         banner: "test.example longhaul ready.".to_owned(),
         version: "longhaul 0.1.0".to_owned(),
         peer: IpAddr::from([127, 0, 0, 1]),
@@ -36,17 +39,17 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         max_login_failures: 3,
         max_bad_lines: 0,
         max_idle_seconds: 7200,
-        sizing: Sizing::Auto,
+        buffer_sizing: BufferSizing::Auto,
         foreign_data_addresses: false,
         mechanisms: std::sync::Arc::default(),
     };
-    let mut tree = Tree::new();
+    let mut tree = FileTree::new();
     let mut out = String::new();
     let mut start = 0;
     for line in &lines {
         match &line.step {
-            Step::Text(_) => {}
-            Step::Setting(setting) if !setting.starts_with("login") => {
+            ScriptStep::Text(_) => {}
+            ScriptStep::Setting(setting) if !setting.starts_with("login") => {
                 configure(setting, &mut config, &mut tree)?;
             }
             _ => break,
@@ -54,8 +57,8 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
         writeln!(out, "{}", line.source).map_err(|e| e.to_string())?;
         start += 1;
     }
-    let mut player = Player {
-        session: Session::new(config),
+    let mut player = TranscriptPlayer {
+        session: ServerSession::new(config),
         tree,
         held: VecDeque::new(),
         out,
@@ -64,7 +67,7 @@ pub(crate) fn play(text: &str) -> Result<String, String> {
     Ok(player.out)
 }
 
-fn configure(setting: &str, config: &mut SessionConfig, tree: &mut Tree) -> Result<(), String> {
+fn configure(setting: &str, config: &mut SessionConfig, tree: &mut FileTree) -> Result<(), String> {
     let words: Vec<&str> = setting.split_whitespace().collect();
     let number = |text: &str| text.parse().map_err(|_| format!("not a number: {text}"));
     match words[..] {
@@ -80,10 +83,11 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut Tree) -> Resu
             config.range_marker_seconds = number(range)?;
         }
         ["sizing", name] => {
-            config.sizing = Sizing::parse(name).ok_or_else(|| format!("no sizing: {name}"))?;
+            config.buffer_sizing =
+                BufferSizing::parse(name).ok_or_else(|| format!("no sizing: {name}"))?;
         }
         ["congestion", ..] => {
-            config.congestion = words[1..].iter().copied().map(String::from).collect();
+            config.congestion_controls = words[1..].iter().copied().map(String::from).collect();
         }
         ["dir", path] => tree.add_dir(path),
         ["file", path, content] => tree.add_file(path, content),
@@ -92,11 +96,13 @@ fn configure(setting: &str, config: &mut SessionConfig, tree: &mut Tree) -> Resu
     Ok(())
 }
 
-impl Player {
-    fn run(&mut self, lines: &[Line]) -> Result<(), String> {
-        let greets = !lines.iter().any(|l| matches!(&l.step, Step::Setting(_)));
+impl TranscriptPlayer {
+    fn run(&mut self, lines: &[ScriptLine]) -> Result<(), String> {
+        let greets = !lines
+            .iter()
+            .any(|l| matches!(&l.step, ScriptStep::Setting(_)));
         if greets {
-            let greeting = Action::Reply(self.session.greeting());
+            let greeting = SessionAction::Reply(self.session.greeting());
             self.write(&greeting);
         }
         for (at, line) in lines.iter().enumerate() {
@@ -104,13 +110,13 @@ impl Player {
             self.out.push('\n');
             let scripted = self.scripted_answer(&lines[at + 1..]);
             match &line.step {
-                Step::Text(_) => {}
-                Step::Setting(setting) => self.login(setting)?,
-                Step::Client(bytes) => self.line(LineEvent::Line(bytes.clone()), scripted),
-                Step::TooLong => self.line(LineEvent::TooLong, scripted),
-                Step::Outcome(text) if text == "drain" => self.session.drain(),
-                Step::Outcome(text) => {
-                    let actions = self.session.on_outcome(outcome::parse(text)?);
+                ScriptStep::Text(_) => {}
+                ScriptStep::Setting(setting) => self.login(setting)?,
+                ScriptStep::Client(bytes) => self.line(LineEvent::Line(bytes.clone()), scripted),
+                ScriptStep::TooLong => self.line(LineEvent::TooLong, scripted),
+                ScriptStep::DriverEvent(text) if text == "drain" => self.session.drain(),
+                ScriptStep::DriverEvent(text) => {
+                    let actions = self.session.on_driver_event(outcome::parse(text)?);
                     self.carry_out(actions, scripted);
                     self.release(scripted);
                 }
@@ -124,10 +130,10 @@ impl Player {
 
     /// A driver's dealing with a line while something is pending.
     fn line(&mut self, line: LineEvent, scripted: bool) {
-        let take = match self.session.awaiting() {
-            Awaiting::Line => true,
-            Awaiting::Stoppable => self.session.is_urgent(&line),
-            Awaiting::Outcome => false,
+        let take = match self.session.expected_input() {
+            ExpectedInput::Line => true,
+            ExpectedInput::DriverEventOrUrgentLine => self.session.is_urgent(&line),
+            ExpectedInput::DriverEvent => false,
         };
         if take {
             let actions = self.session.on_line(&line);
@@ -138,7 +144,7 @@ impl Player {
     }
 
     fn release(&mut self, scripted: bool) {
-        while self.session.awaiting() == Awaiting::Line {
+        while self.session.expected_input() == ExpectedInput::Line {
             let Some(line) = self.held.pop_front() else {
                 return;
             };
@@ -148,12 +154,12 @@ impl Player {
     }
 
     /// Work on files is done by the tree, unless the transcript answers it itself.
-    fn carry_out(&mut self, actions: Vec<Action>, scripted: bool) {
+    fn carry_out(&mut self, actions: Vec<SessionAction>, scripted: bool) {
         for action in actions {
             match action {
-                Action::File(request) if !scripted => {
+                SessionAction::File(request) if !scripted => {
                     let answer = self.tree.answer(&request);
-                    let next = self.session.on_outcome(Outcome::File(answer));
+                    let next = self.session.on_driver_event(DriverEvent::File(answer));
                     self.carry_out(next, scripted);
                 }
                 other => self.write(&other),
@@ -161,7 +167,7 @@ impl Player {
         }
     }
 
-    fn write(&mut self, action: &Action) {
+    fn write(&mut self, action: &SessionAction) {
         for line in describe(action) {
             self.out.push_str(&line);
             self.out.push('\n');
@@ -174,31 +180,31 @@ impl Player {
         if words.first() != Some(&"login") {
             return Err(format!("{setting} comes after the start"));
         }
-        let grant = Grant {
+        let grant = LoginGrant {
             user: "ann".to_owned(),
             home: proto::path::VPath::root(),
-            rights: Rights {
+            rights: AccountRights {
                 write: words.contains(&"rw"),
                 third_party: words.contains(&"third-party"),
             },
-            message: Vec::new(),
+            welcome_lines: Vec::new(),
         };
         self.session.on_line(&LineEvent::Line(b"USER ann".to_vec()));
         self.session.on_line(&LineEvent::Line(b"PASS x".to_vec()));
-        self.session.on_outcome(Outcome::Login(Ok(grant)));
+        self.session.on_driver_event(DriverEvent::Login(Ok(grant)));
         Ok(())
     }
 
     /// Whether the next step answers work on files by hand; ABOR and STAT may come before it.
-    fn scripted_answer(&self, rest: &[Line]) -> bool {
+    fn scripted_answer(&self, rest: &[ScriptLine]) -> bool {
         let next = rest.iter().find(|l| match &l.step {
-            Step::Text(_) => false,
-            Step::Client(line) => !self.session.is_urgent(&LineEvent::Line(line.clone())),
+            ScriptStep::Text(_) => false,
+            ScriptStep::Client(line) => !self.session.is_urgent(&LineEvent::Line(line.clone())),
             _ => true,
         });
         matches!(
             next.map(|l| &l.step),
-            Some(Step::Outcome(text)) if text.starts_with("File") || text.starts_with("ChecksumProgress")
+            Some(ScriptStep::DriverEvent(text)) if text.starts_with("File") || text.starts_with("ChecksumProgress")
         )
     }
 }

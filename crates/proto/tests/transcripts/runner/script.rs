@@ -3,7 +3,7 @@
 
 /// One line of a transcript that is not the session's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ScriptStep {
     /// Comment or blank line, kept as it is.
     Text(String),
     /// A setting that comes before the greeting, or `login`.
@@ -13,38 +13,38 @@ pub(crate) enum Step {
     /// A line that is longer than any.
     TooLong,
     /// Report of the driver.
-    Outcome(String),
+    DriverEvent(String),
 }
 
 /// A step and its line.
-pub(crate) struct Line {
+pub(crate) struct ScriptLine {
     /// As written.
     pub(crate) source: String,
     /// Meaning of the line.
-    pub(crate) step: Step,
+    pub(crate) step: ScriptStep,
 }
 
 /// Reads a transcript.
-pub(crate) fn parse(text: &str) -> Result<Vec<Line>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<ScriptLine>, String> {
     let mut lines = Vec::new();
     for source in text.lines() {
         if source.starts_with("S: ") || source.starts_with("A: ") {
             continue;
         }
         let step = if source.is_empty() || source.starts_with('#') {
-            Step::Text(source.to_owned())
+            ScriptStep::Text(source.to_owned())
         } else if source == "C: (too long)" {
-            Step::TooLong
+            ScriptStep::TooLong
         } else if let Some(text) = source.strip_prefix("C: ") {
-            Step::Client(unescape(text)?)
+            ScriptStep::Client(unescape(text)?)
         } else if source == "C:" {
-            Step::Client(Vec::new())
+            ScriptStep::Client(Vec::new())
         } else if let Some(text) = source.strip_prefix("> ") {
-            Step::Outcome(text.to_owned())
+            ScriptStep::DriverEvent(text.to_owned())
         } else {
-            Step::Setting(source.to_owned())
+            ScriptStep::Setting(source.to_owned())
         };
-        lines.push(Line {
+        lines.push(ScriptLine {
             source: source.to_owned(),
             step,
         });

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use proto::checksum::Algorithm;
-use proto::listing::{Access, Entry, Kind, format_ls, format_mlsx};
+use proto::checksum::ChecksumAlgorithm;
+use proto::listing::{DirectoryEntry, EntryKind, EntryPermissions, format_ls, format_mlsx};
 use proto::path::VPath;
-use proto::server::{FileAnswer, FileError, FileErrorKind, FileRequest, ListForm, ListRequest};
+use proto::server::{FileError, FileErrorKind, FileRequest, FileResponse, ListFormat, ListRequest};
 use proto::timestamp::Timestamp;
 
 /// 2026-11-20 08:21:03 UTC, the time of everything that has no other.
 const THEN: Timestamp = Timestamp(1_795_162_863);
 
 #[derive(Debug, Clone)]
-struct Node {
+struct FileTreeNode {
     /// `None`: a directory.
     content: Option<Vec<u8>>,
     modified: Timestamp,
@@ -21,13 +21,13 @@ struct Node {
 }
 
 /// Nodes by their absolute path.
-pub(crate) struct Tree {
-    nodes: BTreeMap<Vec<u8>, Node>,
+pub(crate) struct FileTree {
+    nodes: BTreeMap<Vec<u8>, FileTreeNode>,
 }
 
-type Answer = Result<FileAnswer, FileError>;
+type FileTreeResult = Result<FileResponse, FileError>;
 
-impl Tree {
+impl FileTree {
     /// The root alone.
     pub(crate) fn new() -> Self {
         let mut tree = Self {
@@ -49,7 +49,7 @@ impl Tree {
 
     fn put(&mut self, path: &[u8], content: Option<Vec<u8>>) {
         let mode = if content.is_some() { 0o644 } else { 0o755 };
-        let node = Node {
+        let node = FileTreeNode {
             content,
             modified: THEN,
             mode,
@@ -59,10 +59,10 @@ impl Tree {
     }
 
     /// Does what is asked.
-    pub(crate) fn answer(&mut self, request: &FileRequest) -> Answer {
+    pub(crate) fn answer(&mut self, request: &FileRequest) -> FileTreeResult {
         match request {
-            FileRequest::Stat(path) => Ok(FileAnswer::Entry(Box::new(self.entry(path)?))),
-            FileRequest::ChangeDir(path) => self.directory(path).map(|()| FileAnswer::Done),
+            FileRequest::Stat(path) => Ok(FileResponse::Entry(Box::new(self.entry(path)?))),
+            FileRequest::ChangeDir(path) => self.directory(path).map(|()| FileResponse::Done),
             FileRequest::MakeDir(path) => self.make_dir(path),
             FileRequest::RemoveDir(path) => self.remove_dir(path),
             FileRequest::Delete(path) => self.delete(path),
@@ -73,7 +73,7 @@ impl Tree {
             FileRequest::Chgrp(path, group) => {
                 self.node(path)?;
                 match group.as_str() {
-                    "users" => Ok(FileAnswer::Done),
+                    "users" => Ok(FileResponse::Done),
                     _ => Err(error(FileErrorKind::Denied, 1, "Operation not permitted")),
                 }
             }
@@ -97,14 +97,14 @@ impl Tree {
         }
     }
 
-    fn node(&self, path: &VPath) -> Result<&Node, FileError> {
+    fn node(&self, path: &VPath) -> Result<&FileTreeNode, FileError> {
         self.nodes.get(path.as_bytes()).ok_or_else(not_found)
     }
 
-    fn change(&mut self, path: &VPath, with: impl FnOnce(&mut Node)) -> Answer {
+    fn change(&mut self, path: &VPath, with: impl FnOnce(&mut FileTreeNode)) -> FileTreeResult {
         let node = self.nodes.get_mut(path.as_bytes());
         with(node.ok_or_else(not_found)?);
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
     fn directory(&self, path: &VPath) -> Result<(), FileError> {
@@ -114,47 +114,47 @@ impl Tree {
         }
     }
 
-    fn make_dir(&mut self, path: &VPath) -> Answer {
+    fn make_dir(&mut self, path: &VPath) -> FileTreeResult {
         if self.node(path).is_ok() {
             return Err(error(FileErrorKind::Exists, 17, "File exists"));
         }
         self.directory(&path.parent())?;
         self.put(path.as_bytes(), None);
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
-    fn remove_dir(&mut self, path: &VPath) -> Answer {
+    fn remove_dir(&mut self, path: &VPath) -> FileTreeResult {
         self.directory(path)?;
         if self.below(path).next().is_some() {
             return Err(error(FileErrorKind::NotEmpty, 39, "Directory not empty"));
         }
         self.nodes.remove(path.as_bytes());
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
-    fn delete(&mut self, path: &VPath) -> Answer {
+    fn delete(&mut self, path: &VPath) -> FileTreeResult {
         if self.node(path)?.content.is_none() {
             return Err(error(FileErrorKind::IsADirectory, 21, "Is a directory"));
         }
         self.nodes.remove(path.as_bytes());
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
-    fn remove_tree(&mut self, path: &VPath) -> Answer {
+    fn remove_tree(&mut self, path: &VPath) -> FileTreeResult {
         self.node(path)?;
         let below: Vec<Vec<u8>> = self.below(path).cloned().collect();
         for path in below {
             self.nodes.remove(&path);
         }
         self.nodes.remove(path.as_bytes());
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
-    fn rename(&mut self, from: &VPath, to: &VPath) -> Answer {
+    fn rename(&mut self, from: &VPath, to: &VPath) -> FileTreeResult {
         self.directory(&to.parent())?;
         let node = self.nodes.remove(from.as_bytes()).ok_or_else(not_found)?;
         self.nodes.insert(to.as_bytes().to_vec(), node);
-        Ok(FileAnswer::Done)
+        Ok(FileResponse::Done)
     }
 
     fn below<'a>(&'a self, path: &VPath) -> impl Iterator<Item = &'a Vec<u8>> + use<'a> {
@@ -170,25 +170,25 @@ impl Tree {
             .filter(|path| path.as_slice() != b"/")
     }
 
-    fn entry(&self, path: &VPath) -> Result<Entry, FileError> {
+    fn entry(&self, path: &VPath) -> Result<DirectoryEntry, FileError> {
         let node = self.node(path)?;
-        Ok(Entry {
+        Ok(DirectoryEntry {
             name: path.name().to_vec(),
             kind: match node.content {
-                Some(_) => Kind::File,
-                None => Kind::Dir,
+                Some(_) => EntryKind::File,
+                None => EntryKind::Dir,
             },
             size: node.content.as_ref().map_or(4096, |c| c.len() as u64),
             modified: node.modified,
             mode: node.mode,
-            links: 1,
+            link_count: 1,
             uid: 1001,
             gid: 100,
             owner: "ann".to_owned(),
             group: "users".to_owned(),
-            unique: (0xfe00, 0x99),
+            device_and_inode: (0xfe00, 0x99),
             link_target: node.link_target.clone(),
-            access: Access {
+            permissions: EntryPermissions {
                 read: true,
                 write: true,
                 execute: true,
@@ -196,9 +196,9 @@ impl Tree {
         })
     }
 
-    fn list(&self, request: &ListRequest) -> Answer {
+    fn list(&self, request: &ListRequest) -> FileTreeResult {
         let own = self.entry(&request.path)?;
-        let entries: Vec<Entry> = if own.kind == Kind::Dir {
+        let entries: Vec<DirectoryEntry> = if own.kind == EntryKind::Dir {
             self.below(&request.path)
                 .filter_map(|path| VPath::root().resolve(path).ok())
                 .filter(|path| path.parent() == request.path)
@@ -209,26 +209,26 @@ impl Tree {
         };
         let lines = entries
             .iter()
-            .map(|entry| match request.form {
-                ListForm::Facts(facts) => format_mlsx(entry, facts, None),
-                ListForm::Long => format_ls(entry, THEN),
-                ListForm::Names => entry.name.clone(),
+            .map(|entry| match request.format {
+                ListFormat::Facts(facts) => format_mlsx(entry, facts, None),
+                ListFormat::LsLong => format_ls(entry, THEN),
+                ListFormat::Names => entry.name.clone(),
             })
             .collect();
-        Ok(FileAnswer::Lines(lines))
+        Ok(FileResponse::Lines(lines))
     }
 
     /// Adler-32 only (RFC 1950 §8.2): transcripts give other digests themselves.
     fn checksum(
         &self,
-        algorithm: Algorithm,
+        algorithm: ChecksumAlgorithm,
         path: &VPath,
         offset: u64,
         length: Option<u64>,
-    ) -> Answer {
+    ) -> FileTreeResult {
         assert_eq!(
             algorithm,
-            Algorithm::Adler32,
+            ChecksumAlgorithm::Adler32,
             "answer it with > File digest"
         );
         let Some(content) = &self.node(path)?.content else {
@@ -242,7 +242,7 @@ impl Tree {
             a = (a + u32::from(byte)) % 65_521;
             b = (b + a) % 65_521;
         }
-        Ok(FileAnswer::Digest(format!("{b:04x}{a:04x}")))
+        Ok(FileResponse::Checksum(format!("{b:04x}{a:04x}")))
     }
 }
 

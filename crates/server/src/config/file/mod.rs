@@ -6,13 +6,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use data::options::{Congestion, IoMethod};
+use data::options::{CongestionChoice, IoMethod};
 use data::store::durability::SyncPolicy;
-use proto::sizing::Sizing;
+use proto::sizing::BufferSizing;
 use serde::Deserialize;
-use tune::sizing::drs::{Interval, IntervalError};
+use tune::sizing::drs::{DrsInterval, DrsIntervalError};
 
-use super::{Anonymous, ServerConfig, ThirdParty};
+use super::{Anonymous, ServerConfig, ThirdPartyPolicy};
 
 mod spelling;
 
@@ -41,7 +41,7 @@ pub struct FileConfig {
     pub public_address: Option<IpAddr>,
     pub transfer_log: Option<PathBuf>,
     pub ftp_info_log: Option<PathBuf>,
-    pub third_party: Option<ThirdParty>,
+    pub third_party: Option<ThirdPartyPolicy>,
     pub foreign_data_addresses: Option<bool>,
     pub max_sessions: Option<usize>,
     pub max_sessions_per_address: Option<usize>,
@@ -60,11 +60,11 @@ pub struct FileConfig {
     pub drain: Option<Seconds>,
     pub perf_marker_seconds: Option<u32>,
     pub range_marker_seconds: Option<u32>,
-    pub block: Option<Block>,
-    pub io: Option<IoName>,
-    pub sync_policy: Option<SyncName>,
-    pub buffer: Option<BufferName>,
-    pub drs_interval: Option<IntervalText>,
+    pub block: Option<BlockSize>,
+    pub io: Option<IoMethodName>,
+    pub sync_policy: Option<SyncPolicyName>,
+    pub buffer: Option<BufferSizingName>,
+    pub drs_interval: Option<DrsIntervalText>,
     pub congestion: Option<CongestionName>,
     pub client_congestion: Option<bool>,
     pub run_as: Option<String>,
@@ -111,9 +111,9 @@ impl TryFrom<u64> for Seconds {
 /// Bytes, 64 KiB to 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "usize")]
-pub struct Block(usize);
+pub struct BlockSize(usize);
 
-impl TryFrom<usize> for Block {
+impl TryFrom<usize> for BlockSize {
     type Error = String;
 
     fn try_from(bytes: usize) -> Result<Self, String> {
@@ -130,7 +130,7 @@ impl TryFrom<usize> for Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the method of its name")]
-pub enum IoName {
+pub enum IoMethodName {
     Auto,
     Copy,
     Sendfile,
@@ -138,14 +138,14 @@ pub enum IoName {
     Zerocopy,
 }
 
-impl From<IoName> for IoMethod {
-    fn from(name: IoName) -> Self {
+impl From<IoMethodName> for IoMethod {
+    fn from(name: IoMethodName) -> Self {
         match name {
-            IoName::Auto => Self::Auto,
-            IoName::Copy => Self::Copy,
-            IoName::Sendfile => Self::Sendfile,
-            IoName::Splice => Self::Splice,
-            IoName::Zerocopy => Self::Zerocopy,
+            IoMethodName::Auto => Self::Auto,
+            IoMethodName::Copy => Self::Copy,
+            IoMethodName::Sendfile => Self::Sendfile,
+            IoMethodName::Splice => Self::Splice,
+            IoMethodName::Zerocopy => Self::Zerocopy,
         }
     }
 }
@@ -154,59 +154,59 @@ impl From<IoName> for IoMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the policy of its name")]
-pub enum SyncName {
+pub enum SyncPolicyName {
     None,
     File,
 }
 
-impl From<SyncName> for SyncPolicy {
-    fn from(name: SyncName) -> Self {
+impl From<SyncPolicyName> for SyncPolicy {
+    fn from(name: SyncPolicyName) -> Self {
         match name {
-            SyncName::None => Self::None,
-            SyncName::File => Self::File,
+            SyncPolicyName::None => Self::None,
+            SyncPolicyName::File => Self::File,
         }
     }
 }
 
-/// Names of the [`Sizing`] that a server may begin with: right-sizing by the papers is a client's to ask for.
+/// Names of the [`BufferSizing`] that a server may begin with: right-sizing by the papers is a client's to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "each is the sizing of its name")]
-pub enum BufferName {
+pub enum BufferSizingName {
     Auto,
     Kernel,
 }
 
-impl From<BufferName> for Sizing {
-    fn from(name: BufferName) -> Self {
+impl From<BufferSizingName> for BufferSizing {
+    fn from(name: BufferSizingName) -> Self {
         match name {
-            BufferName::Auto => Self::Auto,
-            BufferName::Kernel => Self::Kernel,
+            BufferSizingName::Auto => Self::Auto,
+            BufferSizingName::Kernel => Self::Kernel,
         }
     }
 }
 
-/// [`Interval`] as the flag has it: `adaptive`, or a time such as `100ms`.
+/// [`DrsInterval`] as the flag has it: `adaptive`, or a time such as `100ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct IntervalText(Interval);
+pub struct DrsIntervalText(DrsInterval);
 
-impl TryFrom<String> for IntervalText {
-    type Error = IntervalError;
+impl TryFrom<String> for DrsIntervalText {
+    type Error = DrsIntervalError;
 
-    fn try_from(text: String) -> Result<Self, IntervalError> {
+    fn try_from(text: String) -> Result<Self, DrsIntervalError> {
         text.parse().map(Self)
     }
 }
 
-/// [`Congestion`] by name. Whether the system has it, the start of the server shows.
+/// [`CongestionChoice`] by name. Whether the system has it, the start of the server shows.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
-pub struct CongestionName(Congestion);
+pub struct CongestionName(CongestionChoice);
 
 impl From<String> for CongestionName {
     fn from(text: String) -> Self {
-        Self(Congestion::parse(&text))
+        Self(CongestionChoice::parse(&text))
     }
 }
 
@@ -248,60 +248,60 @@ impl FileConfig {
             ConfigError::Parse {
                 path: path.to_owned(),
                 line: 1 + before.map_or(0, |before| before.matches('\n').count()),
-                reason: spelling::reason(error.message()),
+                reason: spelling::one_line_reason(error.message()),
             }
         })
     }
 
     /// Puts what the file gives into `config`.
     pub fn apply(self, config: &mut ServerConfig) {
-        self.queues(config);
-        replace(&mut config.listen, self.listen);
-        replace(&mut config.root, self.root);
-        replace(&mut config.third_party, self.third_party);
-        replace(
+        self.apply_queue_bounds(config);
+        set_if_given(&mut config.listen, self.listen);
+        set_if_given(&mut config.root, self.root);
+        set_if_given(&mut config.third_party, self.third_party);
+        set_if_given(
             &mut config.foreign_data_addresses,
             self.foreign_data_addresses,
         );
-        replace(&mut config.max_sessions, self.max_sessions);
-        replace(
+        set_if_given(&mut config.max_sessions, self.max_sessions);
+        set_if_given(
             &mut config.max_sessions_per_address,
             self.max_sessions_per_address,
         );
-        replace(
+        set_if_given(
             &mut config.max_sessions_per_user,
             self.max_sessions_per_user,
         );
-        replace(&mut config.max_streams, self.max_streams);
-        replace(
+        set_if_given(&mut config.max_streams, self.max_streams);
+        set_if_given(
             &mut config.max_streams_per_transfer,
             self.max_streams_per_transfer,
         );
-        replace(&mut config.idle_timeout, self.idle_timeout.map(|s| s.0));
-        replace(&mut config.login_timeout, self.login_timeout.map(|s| s.0));
-        replace(&mut config.transfer.stall, self.stall_timeout.map(|s| s.0));
-        replace(&mut config.drain, self.drain.map(|s| s.0));
-        replace(&mut config.perf_marker_seconds, self.perf_marker_seconds);
-        replace(&mut config.range_marker_seconds, self.range_marker_seconds);
-        replace(&mut config.transfer.block, self.block.map(|b| b.0));
-        replace(&mut config.transfer.io, self.io.map(IoMethod::from));
-        replace(
+        set_if_given(&mut config.idle_timeout, self.idle_timeout.map(|s| s.0));
+        set_if_given(&mut config.login_timeout, self.login_timeout.map(|s| s.0));
+        set_if_given(&mut config.transfer.stall, self.stall_timeout.map(|s| s.0));
+        set_if_given(&mut config.drain, self.drain.map(|s| s.0));
+        set_if_given(&mut config.perf_marker_seconds, self.perf_marker_seconds);
+        set_if_given(&mut config.range_marker_seconds, self.range_marker_seconds);
+        set_if_given(&mut config.transfer.block, self.block.map(|b| b.0));
+        set_if_given(&mut config.transfer.io, self.io.map(IoMethod::from));
+        set_if_given(
             &mut config.sync_policy,
             self.sync_policy.map(SyncPolicy::from),
         );
-        replace(
+        set_if_given(
             &mut config.transfer.buffers.sizing,
-            self.buffer.map(Sizing::from),
+            self.buffer.map(BufferSizing::from),
         );
-        replace(
+        set_if_given(
             &mut config.transfer.drs_interval,
             self.drs_interval.map(|i| i.0),
         );
-        replace(
+        set_if_given(
             &mut config.transfer.congestion,
             self.congestion.map(|c| c.0),
         );
-        replace(&mut config.client_congestion, self.client_congestion);
+        set_if_given(&mut config.client_congestion, self.client_congestion);
         config.anonymous = self.anonymous.or(config.anonymous);
         config.users = self.users.or(config.users.take());
         config.data_ports = self.data_ports.map(|r| (r.0, r.1)).or(config.data_ports);
@@ -312,13 +312,13 @@ impl FileConfig {
     }
 
     /// The bounds of what waits its turn.
-    fn queues(&self, config: &mut ServerConfig) {
-        replace(&mut config.max_listings, self.max_listings);
-        replace(
+    fn apply_queue_bounds(&self, config: &mut ServerConfig) {
+        set_if_given(&mut config.max_listings, self.max_listings);
+        set_if_given(
             &mut config.max_waiting_per_address,
             self.max_waiting_per_address,
         );
-        replace(&mut config.queue_timeout, self.queue_timeout.map(|s| s.0));
+        set_if_given(&mut config.queue_timeout, self.queue_timeout.map(|s| s.0));
         config.max_transfers_per_address = self
             .max_transfers_per_address
             .or(config.max_transfers_per_address);
@@ -327,7 +327,7 @@ impl FileConfig {
     }
 }
 
-fn replace<T>(setting: &mut T, given: Option<T>) {
+fn set_if_given<T>(setting: &mut T, given: Option<T>) {
     if let Some(value) = given {
         *setting = value;
     }
@@ -336,7 +336,7 @@ fn replace<T>(setting: &mut T, given: Option<T>) {
 #[cfg(test)]
 mod tests {
     use data::options::TransferOptions;
-    use proto::sizing::Buffers;
+    use proto::sizing::SocketBuffers;
 
     use super::*;
 
@@ -381,7 +381,7 @@ mod tests {
             public_address: Some("192.0.2.1".parse().unwrap()),
             transfer_log: Some("/t".into()),
             ftp_info_log: Some("/f".into()),
-            third_party: ThirdParty::None,
+            third_party: ThirdPartyPolicy::None,
             foreign_data_addresses: true,
             max_sessions: 1,
             max_sessions_per_address: 2,
@@ -400,9 +400,9 @@ mod tests {
             perf_marker_seconds: 10,
             range_marker_seconds: 11,
             transfer: TransferOptions {
-                buffers: Buffers::sized(Sizing::Kernel),
-                drs_interval: Interval::Fixed(Duration::from_millis(20)),
-                congestion: Congestion::Named("cubic".into()),
+                buffers: SocketBuffers::sized_by(BufferSizing::Kernel),
+                drs_interval: DrsInterval::Fixed(Duration::from_millis(20)),
+                congestion: CongestionChoice::Named("cubic".into()),
                 io: IoMethod::Copy,
                 block: 65_536,
                 rate: None,

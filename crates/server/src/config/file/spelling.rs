@@ -5,7 +5,7 @@ const CLOSE: usize = 3;
 
 /// The parser's message in one line. Of an unknown key it lists all that there are; the nearest one
 /// is enough.
-pub(super) fn reason(message: &str) -> String {
+pub(super) fn one_line_reason(message: &str) -> String {
     let line = message.lines().collect::<Vec<_>>().join(" ");
     let Some(rest) = line.strip_prefix("unknown field `") else {
         return line;
@@ -13,7 +13,7 @@ pub(super) fn reason(message: &str) -> String {
     let mut names = rest.split('`').step_by(2);
     let key = names.next().unwrap_or_default();
     let nearest = names
-        .map(|name| (distance(key, name), name))
+        .map(|name| (edit_distance(key, name), name))
         .min()
         .filter(|(distance, _)| *distance <= CLOSE);
     match nearest {
@@ -23,7 +23,7 @@ pub(super) fn reason(message: &str) -> String {
 }
 
 /// Letters to insert, delete or replace (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.chars().enumerate() {
@@ -47,13 +47,13 @@ mod tests {
         let message =
             "unknown field `max-streems`, expected one of `listen`, `max-streams`, `drain`";
         assert_eq!(
-            reason(message),
+            one_line_reason(message),
             "\"max-streems\" is not a setting; is \"max-streams\" meant?"
         );
         let message = "unknown field `colour`, expected one of `listen`, `drain`";
-        assert_eq!(reason(message), "\"colour\" is not a setting");
+        assert_eq!(one_line_reason(message), "\"colour\" is not a setting");
         assert_eq!(
-            reason("invalid type: string \"x\",\nexpected u64"),
+            one_line_reason("invalid type: string \"x\",\nexpected u64"),
             "invalid type: string \"x\", expected u64"
         );
     }
@@ -66,7 +66,7 @@ mod tests {
             ("kitten", "sitting", 3),
             ("ab", "ba", 2),
         ] {
-            assert_eq!(distance(a, b), letters, "{a} {b}");
+            assert_eq!(edit_distance(a, b), letters, "{a} {b}");
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
-use proto::listing::{Entry, Fact, FactSet, Kind, format_ls, format_mlsx};
+use proto::listing::{DirectoryEntry, EntryKind, Fact, FactSet, format_ls, format_mlsx};
 use proto::path::VPath;
-use proto::pattern::Pattern;
-use proto::server::{FileError, FileErrorKind, ListForm, ListRequest};
+use proto::pattern::GlobPattern;
+use proto::server::{FileError, FileErrorKind, ListFormat, ListRequest};
 use proto::timestamp::Timestamp;
 
-use super::{Files, Share};
+use super::{ListingMemoryShare, SessionFiles};
 
 mod stream;
 
@@ -18,22 +18,22 @@ pub(super) use stream::ListingSource;
 /// Largest listing in a reply, bytes: clients bound what they take on the control connection.
 const MAX_REPLY: usize = 32 << 20;
 
-impl Files {
+impl SessionFiles {
     /// For a reply: lines without ending.
     pub(super) fn list_lines(
         &self,
         request: &ListRequest,
-    ) -> Result<(Vec<Vec<u8>>, Share), FileError> {
+    ) -> Result<(Vec<Vec<u8>>, ListingMemoryShare), FileError> {
         let mut lines = Vec::new();
-        let mut share = self.room.share();
+        let mut share = self.listing_memory.share();
         let mut size = 0;
         let mut refused = None;
-        let mut writer = Writer::new(request.form, |line: Vec<u8>| {
+        let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
             size += line.len() + 2;
             refused = if size > MAX_REPLY {
                 Some(too_large())
-            } else if !share.grow_to(size) {
-                Some(no_room())
+            } else if !share.reserve(size) {
+                Some(no_memory())
             } else {
                 lines.push(line);
                 return ControlFlow::Continue(());
@@ -50,16 +50,16 @@ impl Files {
     fn write_listing(
         &self,
         request: &ListRequest,
-        writer: &mut Writer<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
+        writer: &mut ListingWriter<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
     ) -> Result<(), FileError> {
-        let (path, pattern) = self.literal_or_pattern(request);
-        if let (ListForm::Facts(facts), false) = (request.form, request.recursive) {
+        let (path, pattern) = self.resolve_pattern(request);
+        if let (ListFormat::Facts(facts), false) = (request.format, request.recursive) {
             self.write_dir_itself(&path, facts, writer)?;
         }
-        let mut visit = |mut entry: Entry| {
-            entry.access.write &= self.rights.write;
-            let is_top = entry.kind == Kind::CurrentDir;
-            let count = is_top.then(|| self.count(&path, request.form)).flatten();
+        let mut visit = |mut entry: DirectoryEntry| {
+            entry.permissions.write &= self.rights.write;
+            let is_top = entry.kind == EntryKind::CurrentDir;
+            let count = is_top.then(|| self.count(&path, request.format)).flatten();
             writer.entry(&entry, count)
         };
         if request.recursive {
@@ -75,18 +75,18 @@ impl Files {
         &self,
         path: &VPath,
         facts: FactSet,
-        writer: &mut Writer<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
+        writer: &mut ListingWriter<impl FnMut(Vec<u8>) -> ControlFlow<()>>,
     ) -> Result<(), FileError> {
         let mut this = self.stat(path)?;
-        if this.kind != Kind::Dir {
+        if this.kind != EntryKind::Dir {
             return Ok(());
         }
-        this.kind = Kind::CurrentDir;
+        this.kind = EntryKind::CurrentDir;
         this.name = b".".to_vec();
-        let _ = writer.entry(&this, self.count(path, ListForm::Facts(facts)));
+        let _ = writer.entry(&this, self.count(path, ListFormat::Facts(facts)));
         if !path.is_root() {
             let mut parent = self.stat(&path.parent())?;
-            parent.kind = Kind::ParentDir;
+            parent.kind = EntryKind::ParentDir;
             parent.name = b"..".to_vec();
             let _ = writer.entry(&parent, None);
         }
@@ -94,34 +94,34 @@ impl Files {
     }
 
     /// The `X.count` fact, if it is wanted: it costs another look at the directory.
-    fn count(&self, path: &VPath, form: ListForm) -> Option<u64> {
+    fn count(&self, path: &VPath, form: ListFormat) -> Option<u64> {
         match form {
-            ListForm::Facts(facts) if facts.has(Fact::XCount) => self.root.count(path).ok(),
+            ListFormat::Facts(facts) if facts.contains(Fact::XCount) => self.root.count(path).ok(),
             _ => None,
         }
     }
 
     /// A name may look like a pattern: what is there under that very name comes first.
-    fn literal_or_pattern(&self, request: &ListRequest) -> (VPath, Option<Pattern>) {
+    fn resolve_pattern(&self, request: &ListRequest) -> (VPath, Option<GlobPattern>) {
         let Some(pattern) = &request.pattern else {
             return (request.path.clone(), None);
         };
         match request.path.join(pattern) {
             Ok(literal) if self.root.identity(&literal).is_ok() => (literal, None),
-            _ => (request.path.clone(), Some(Pattern::new(pattern))),
+            _ => (request.path.clone(), Some(GlobPattern::new(pattern))),
         }
     }
 }
 
 /// Writes entries in the form wanted, until `emit` breaks.
-struct Writer<F> {
-    form: ListForm,
+struct ListingWriter<F> {
+    form: ListFormat,
     now: Timestamp,
     emit: F,
 }
 
-impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> Writer<F> {
-    fn new(form: ListForm, emit: F) -> Self {
+impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> ListingWriter<F> {
+    fn new(form: ListFormat, emit: F) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let seconds = now.map_or(0, |since| since.as_secs());
         Self {
@@ -131,11 +131,11 @@ impl<F: FnMut(Vec<u8>) -> ControlFlow<()>> Writer<F> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry, entries_in_dir: Option<u64>) -> ControlFlow<()> {
+    fn entry(&mut self, entry: &DirectoryEntry, entries_in_dir: Option<u64>) -> ControlFlow<()> {
         (self.emit)(match self.form {
-            ListForm::Facts(facts) => format_mlsx(entry, facts, entries_in_dir),
-            ListForm::Long => format_ls(entry, self.now),
-            ListForm::Names => on_one_line(&entry.name),
+            ListFormat::Facts(facts) => format_mlsx(entry, facts, entries_in_dir),
+            ListFormat::LsLong => format_ls(entry, self.now),
+            ListFormat::Names => replace_line_ends(&entry.name),
         })
     }
 }
@@ -148,7 +148,7 @@ fn too_large() -> FileError {
     }
 }
 
-fn no_room() -> FileError {
+fn no_memory() -> FileError {
     FileError {
         kind: FileErrorKind::Busy,
         errno: None,
@@ -157,7 +157,7 @@ fn no_room() -> FileError {
 }
 
 /// A line end in a name would make two names of it; as in [`format_mlsx`] it becomes `?`.
-fn on_one_line(name: &[u8]) -> Vec<u8> {
+fn replace_line_ends(name: &[u8]) -> Vec<u8> {
     name.iter()
         .map(|&b| {
             if matches!(b, b'\r' | b'\n' | 0) {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use data::store::Source;
 use proto::server::{FileError, FileErrorKind, ListRequest};
 
-use super::{Files, Writer};
+use super::{ListingWriter, SessionFiles};
 
 /// Text in a piece, bytes; the last line may exceed it.
 const PIECE: usize = 64 << 10;
@@ -21,7 +21,7 @@ const PIECE: usize = 64 << 10;
 const AHEAD: usize = 4;
 
 /// A message of the directory's thread.
-enum Piece {
+enum ListingMessage {
     Text(Vec<u8>),
     /// The listing is not whole.
     Failed(FileError),
@@ -32,11 +32,11 @@ enum Piece {
 /// Lines with CR LF, in every TYPE, as they are made. Read in order; dropping it ends the thread.
 pub(in crate::files) struct ListingSource {
     name: String,
-    state: Mutex<State>,
+    state: Mutex<ListingStreamState>,
 }
 
-struct State {
-    pieces: Receiver<Piece>,
+struct ListingStreamState {
+    pieces: Receiver<ListingMessage>,
     text: Vec<u8>,
     /// Of `text`, sent.
     sent: usize,
@@ -47,26 +47,29 @@ struct State {
 
 impl ListingSource {
     /// Begins a listing; what cannot be listed at all is refused here.
-    pub(in crate::files) fn begin(files: &Files, request: &ListRequest) -> Result<Self, FileError> {
+    pub(in crate::files) fn start(
+        files: &SessionFiles,
+        request: &ListRequest,
+    ) -> Result<Self, FileError> {
         let (sender, pieces) = sync_channel(AHEAD);
         let (files, request) = (files.clone(), request.clone());
         let name = request.path.to_string();
         std::thread::Builder::new()
             .name("listing".to_owned())
-            .spawn(move || make(&files, &request, &sender))
+            .spawn(move || produce_listing(&files, &request, &sender))
             .map_err(|error| FileError {
                 kind: FileErrorKind::Busy,
                 errno: error.raw_os_error(),
                 text: format!("no thread for a listing: {error}"),
             })?;
-        let mut state = State {
+        let mut state = ListingStreamState {
             pieces,
             text: Vec::new(),
             sent: 0,
             offset: 0,
             ended: false,
         };
-        state.next_piece()?;
+        state.receive_text()?;
         Ok(Self {
             name,
             state: Mutex::new(state),
@@ -74,14 +77,14 @@ impl ListingSource {
     }
 }
 
-impl State {
-    fn next_piece(&mut self) -> Result<(), FileError> {
+impl ListingStreamState {
+    fn receive_text(&mut self) -> Result<(), FileError> {
         self.sent = 0;
         self.text.clear();
         match self.pieces.recv() {
-            Ok(Piece::Text(text)) => self.text = text,
-            Ok(Piece::End) => self.ended = true,
-            Ok(Piece::Failed(error)) => return Err(error),
+            Ok(ListingMessage::Text(text)) => self.text = text,
+            Ok(ListingMessage::End) => self.ended = true,
+            Ok(ListingMessage::Failed(error)) => return Err(error),
             // The thread died (a defect; the panic hook logged it).
             Err(_) => {
                 return Err(FileError {
@@ -114,7 +117,7 @@ impl Source for ListingSource {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         while state.sent == state.text.len() && !state.ended {
-            state.next_piece().map_err(|error| match error.errno {
+            state.receive_text().map_err(|error| match error.errno {
                 Some(errno) => io::Error::from_raw_os_error(errno),
                 None => io::Error::other(error.text),
             })?;
@@ -137,23 +140,31 @@ impl Source for ListingSource {
 }
 
 /// The thread's work. A send fails when nobody wants the listing any more.
-fn make(files: &Files, request: &ListRequest, pieces: &SyncSender<Piece>) {
+fn produce_listing(
+    files: &SessionFiles,
+    request: &ListRequest,
+    pieces: &SyncSender<ListingMessage>,
+) {
     let mut text = Vec::new();
-    let mut writer = Writer::new(request.form, |line: Vec<u8>| {
+    let mut writer = ListingWriter::new(request.format, |line: Vec<u8>| {
         text.extend_from_slice(&line);
         text.extend_from_slice(b"\r\n");
-        if text.len() >= PIECE && pieces.send(Piece::Text(std::mem::take(&mut text))).is_err() {
+        if text.len() >= PIECE
+            && pieces
+                .send(ListingMessage::Text(std::mem::take(&mut text)))
+                .is_err()
+        {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     });
     let result = files.write_listing(request, &mut writer);
     if !text.is_empty() {
-        let _ = pieces.send(Piece::Text(text));
+        let _ = pieces.send(ListingMessage::Text(text));
     }
     let _ = pieces.send(match result {
-        Ok(()) => Piece::End,
-        Err(error) => Piece::Failed(error),
+        Ok(()) => ListingMessage::End,
+        Err(error) => ListingMessage::Failed(error),
     });
 }
 
@@ -164,29 +175,29 @@ mod tests {
 
     use data::store::root::Root;
     use proto::path::VPath;
-    use proto::server::{ListForm, Rights};
+    use proto::server::{AccountRights, ListFormat};
 
     use super::*;
-    use crate::files::Room;
+    use crate::files::ListingMemory;
 
-    fn files(names: usize) -> (tempfile::TempDir, Files) {
+    fn files(names: usize) -> (tempfile::TempDir, SessionFiles) {
         let place = tempfile::tempdir().unwrap();
         for n in 0..names {
             File::create(place.path().join(format!("{n:0>200}"))).unwrap();
         }
         let root = Arc::new(Root::open(place.path()).unwrap());
-        let rights = Rights {
+        let rights = AccountRights {
             write: true,
             third_party: false,
         };
         (
             place,
-            Files::new(
+            SessionFiles::new(
                 root,
                 rights,
                 Arc::default(),
                 Arc::default(),
-                Room::default(),
+                ListingMemory::default(),
             ),
         )
     }
@@ -195,7 +206,7 @@ mod tests {
         ListRequest {
             path: VPath::root(),
             pattern: None,
-            form: ListForm::Names,
+            format: ListFormat::Names,
             recursive: false,
         }
     }
@@ -203,7 +214,7 @@ mod tests {
     #[test]
     fn it_is_read_in_order_and_comes_whole() {
         let (_place, files) = files(4000);
-        let source = ListingSource::begin(&files, &names()).unwrap();
+        let source = ListingSource::start(&files, &names()).unwrap();
         let mut text = Vec::new();
         let mut buf = [0; 7001];
         loop {
@@ -221,9 +232,9 @@ mod tests {
     #[test]
     fn it_is_made_a_few_pieces_ahead_and_not_further() {
         let (_place, files) = files(4000);
-        let source = ListingSource::begin(&files, &names()).unwrap();
+        let source = ListingSource::start(&files, &names()).unwrap();
         // The thread blocks at the bound: what it made is all that it may.
-        let made = |state: &State| {
+        let made = |state: &ListingStreamState| {
             let pieces = std::iter::from_fn(|| state.pieces.try_recv().ok());
             pieces.take(AHEAD + 1).count()
         };
@@ -238,7 +249,7 @@ mod tests {
             path: VPath::root().join(b"none").unwrap(),
             ..names()
         };
-        let error = ListingSource::begin(&files, &request).err().unwrap();
+        let error = ListingSource::start(&files, &request).err().unwrap();
         assert_eq!(error.kind, FileErrorKind::NotFound);
     }
 }

@@ -4,15 +4,15 @@ use super::*;
 
 #[test]
 fn listings_of_each_form() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("b", "12345");
     fs::create_dir(session.host("a")).unwrap();
     session.file("a/x\ny", "");
-    let names = |path| session.lines(list(path, ListForm::Names));
+    let names = |path| session.lines(list(path, ListFormat::Names));
     assert_eq!(names("/"), ["a", "b"]);
     assert_eq!(names("/b"), ["b"]);
     assert_eq!(names("/a"), ["x?y"], "no name makes two lines");
-    let long = session.lines(list("/", ListForm::Long));
+    let long = session.lines(list("/", ListFormat::LsLong));
     assert!(
         long[0].starts_with('d') && long[0].ends_with(" a"),
         "{long:?}"
@@ -22,7 +22,7 @@ fn listings_of_each_form() {
         "{long:?}"
     );
     let facts = FactSet::parse("Type;Size;X.count;");
-    let lines = session.lines(list("/a", ListForm::Facts(facts)));
+    let lines = session.lines(list("/a", ListFormat::Facts(facts)));
     assert_eq!(lines.len(), 3);
     assert!(
         lines[0].starts_with("Type=cdir;") && lines[0].ends_with("X.count=3; ."),
@@ -33,20 +33,20 @@ fn listings_of_each_form() {
         "{lines:?}"
     );
     assert_eq!(lines[2], "Type=file;Size=0; x?y");
-    assert!(facts.has(Fact::XCount));
-    let top = session.lines(list("/", ListForm::Facts(FactSet::parse("Type;"))));
+    assert!(facts.contains(Fact::XCount));
+    let top = session.lines(list("/", ListFormat::Facts(FactSet::parse("Type;"))));
     assert_eq!(top, ["Type=cdir; .", "Type=dir; a", "Type=file; b"]);
-    let file = session.lines(list("/b", ListForm::Facts(FactSet::parse("Type;"))));
+    let file = session.lines(list("/b", ListFormat::Facts(FactSet::parse("Type;"))));
     assert_eq!(file, ["Type=file; b"]);
 }
 
 #[test]
 fn links_that_lead_nowhere_are_in_every_listing() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     std::os::unix::fs::symlink("none", session.host("gone")).unwrap();
     std::os::unix::fs::symlink("/", session.host("up")).unwrap();
-    assert_eq!(session.lines(list("/", ListForm::Names)), ["gone", "up"]);
-    let long = session.lines(list("/", ListForm::Long));
+    assert_eq!(session.lines(list("/", ListFormat::Names)), ["gone", "up"]);
+    let long = session.lines(list("/", ListFormat::LsLong));
     assert!(
         long[0].starts_with("lrwxrwxrwx ") && long[0].ends_with(" gone -> none"),
         "{long:?}"
@@ -55,14 +55,14 @@ fn links_that_lead_nowhere_are_in_every_listing() {
         long[1].starts_with("lrwxrwxrwx ") && long[1].ends_with(" up -> /"),
         "{long:?}"
     );
-    let facts = session.lines(list("/", ListForm::Facts(FactSet::parse("Type;"))));
+    let facts = session.lines(list("/", ListFormat::Facts(FactSet::parse("Type;"))));
     assert_eq!(
         facts[1..],
         ["Type=OS.unix=slink:none; gone", "Type=OS.unix=slink:/; up"]
     );
     let facts = session.lines(list(
         "/",
-        ListForm::Facts(FactSet::parse("Type;UNIX.slink;")),
+        ListFormat::Facts(FactSet::parse("Type;UNIX.slink;")),
     ));
     assert_eq!(
         facts[1..],
@@ -75,12 +75,12 @@ fn links_that_lead_nowhere_are_in_every_listing() {
 
 #[test]
 fn recursive_listings_name_paths() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     fs::create_dir_all(session.host("top/deep")).unwrap();
     session.file("top/deep/x", "");
     let request = ListRequest {
         recursive: true,
-        ..list("/top", ListForm::Facts(FactSet::parse("Type;X.count;")))
+        ..list("/top", ListFormat::Facts(FactSet::parse("Type;X.count;")))
     };
     assert_eq!(
         session.lines(request),
@@ -94,14 +94,14 @@ fn recursive_listings_name_paths() {
 
 #[test]
 fn patterns_and_names_that_look_like_them() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     for name in ["a.dat", "b.dat", "c[1].txt", "c1.txt"] {
         session.file(name, "");
     }
     let matching = |pattern: &str| {
         session.lines(ListRequest {
             pattern: Some(pattern.into()),
-            ..list("/", ListForm::Names)
+            ..list("/", ListFormat::Names)
         })
     };
     assert_eq!(matching("*.dat"), ["a.dat", "b.dat"]);
@@ -116,32 +116,37 @@ fn patterns_and_names_that_look_like_them() {
 
 #[test]
 fn listings_for_a_data_connection_have_line_ends() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("a", "");
     session.file("b", "");
-    let kind = TransferKind::List(list("/", ListForm::Names));
-    let Opened::Send(sending) = session.open(kind, Mode::Stream, Type::Ascii).unwrap() else {
+    let kind = TransferKind::List(list("/", ListFormat::Names));
+    let OpenedTransfer::Send(sending) = session
+        .open(kind, TransferMode::Stream, DataType::Ascii)
+        .unwrap()
+    else {
         panic!("not sending");
     };
     let mut text = [0; 100];
     let n = sending.source.read_at(0, &mut text).unwrap();
     assert_eq!(&text[..n], b"a\r\nb\r\n");
     assert_eq!(sending.source.len().unwrap(), None, "sent to its end");
-    let kind = TransferKind::List(list("/none", ListForm::Names));
-    let error = session.open(kind, Mode::Stream, Type::Ascii).unwrap_err();
+    let kind = TransferKind::List(list("/none", ListFormat::Names));
+    let error = session
+        .open(kind, TransferMode::Stream, DataType::Ascii)
+        .unwrap_err();
     assert_eq!(error.kind, FileErrorKind::NotFound);
 }
 
 #[test]
 fn large_listings_in_replies_share_a_bounded_memory() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     for n in 0..5000 {
         fs::File::create(session.host(&format!("{n:0>250}"))).unwrap();
     }
     let request = ListRequest {
         path: VPath::root(),
         pattern: None,
-        form: ListForm::Names,
+        format: ListFormat::Names,
         recursive: false,
     };
     let (_, share) = session.files.list(&request).unwrap();
@@ -149,7 +154,7 @@ fn large_listings_in_replies_share_a_bounded_memory() {
     assert_eq!(error.kind, FileErrorKind::Busy, "{}", error.text);
     // Over a data connection it is made while it is sent, and takes none of that memory.
     let kind = TransferKind::List(request.clone());
-    let sending = session.open(kind, Mode::Stream, Type::Image);
+    let sending = session.open(kind, TransferMode::Stream, DataType::Image);
     assert!(sending.is_ok());
     drop(share);
     session.files.list(&request).unwrap();

@@ -1,7 +1,7 @@
+mod checksums;
 mod listings;
 mod refusals;
 mod requests;
-mod sums;
 mod transfers;
 mod uploads;
 
@@ -11,13 +11,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use data::job::Report;
-use proto::checksum::Algorithm;
-use proto::command::{Mode, Type};
-use proto::listing::{Fact, FactSet, Kind};
+use data::job::TransferReport;
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::{DataType, TransferMode};
+use proto::listing::{EntryKind, Fact, FactSet};
 use proto::ranges::RangeSet;
 use proto::server::{
-    Disposition, ListForm, ListRequest, TransferError, TransferKind, TransferRequest,
+    ListFormat, ListRequest, StoreDisposition, TransferError, TransferKind, TransferRequest,
 };
 use proto::timestamp::Timestamp;
 use tempfile::TempDir;
@@ -25,26 +25,26 @@ use tune::Evidence;
 
 use super::*;
 
-struct Session {
+struct FilesFixture {
     dir: TempDir,
-    files: Files,
-    client: Client,
+    files: SessionFiles,
+    client: UploadingClient,
 }
 
 /// Somebody who stores.
-struct Client {
-    storer: Storer,
+struct UploadingClient {
+    storer: UploadClient,
     /// The client's end of the control connection.
     line: UnixStream,
 }
 
-impl Client {
+impl UploadingClient {
     fn named(user: &str) -> Self {
         let (line, server) = UnixStream::pair().unwrap();
         Self {
-            storer: Storer {
+            storer: UploadClient {
                 uploader: Uploader::User(user.to_owned()),
-                line: Arc::new(ControlLine::of(server.as_fd()).unwrap()),
+                control_socket: Arc::new(ControlSocket::of(server.as_fd()).unwrap()),
                 control: Arc::default(),
             },
             line,
@@ -52,12 +52,12 @@ impl Client {
     }
 
     /// Ends its control connection.
-    fn go(&self) {
+    fn disconnect(&self) {
         self.line.shutdown(std::net::Shutdown::Both).unwrap();
     }
 }
 
-impl Session {
+impl FilesFixture {
     fn new() -> Self {
         Self::with_rights(true)
     }
@@ -65,14 +65,20 @@ impl Session {
     fn with_rights(write: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(dir.path()).unwrap());
-        let rights = Rights {
+        let rights = AccountRights {
             write,
             third_party: false,
         };
         Self {
-            client: Client::named("ann"),
+            client: UploadingClient::named("ann"),
             dir,
-            files: Files::new(root, rights, Arc::default(), Arc::default(), Room::new(1)),
+            files: SessionFiles::new(
+                root,
+                rights,
+                Arc::default(),
+                Arc::default(),
+                ListingMemory::new(1),
+            ),
         }
     }
 
@@ -88,11 +94,11 @@ impl Session {
         fs::read_to_string(self.host(path)).unwrap()
     }
 
-    fn run(&self, request: &FileRequest) -> Result<FileAnswer, FileError> {
+    fn run(&self, request: &FileRequest) -> Result<FileResponse, FileError> {
         self.files.run(request, &mut |_| true)
     }
 
-    fn sum(&self, path: &str, algorithm: Algorithm) -> Result<String, FileError> {
+    fn sum(&self, path: &str, algorithm: ChecksumAlgorithm) -> Result<String, FileError> {
         let request = FileRequest::Checksum {
             algorithm,
             path: v(path),
@@ -101,20 +107,20 @@ impl Session {
             marker_seconds: 0,
         };
         match self.run(&request)? {
-            FileAnswer::Digest(hex) => Ok(hex),
+            FileResponse::Checksum(hex) => Ok(hex),
             other => panic!("{other:?}"),
         }
     }
 
     /// Checksum known without reading.
-    fn known(&self, path: &str, algorithm: Algorithm) -> Option<String> {
+    fn known(&self, path: &str, algorithm: ChecksumAlgorithm) -> Option<String> {
         let state = self.files.root.identity(&v(path)).unwrap();
-        self.files.sums.get(&state, algorithm)
+        self.files.checksums.get(&state, algorithm)
     }
 
     fn lines(&self, request: ListRequest) -> Vec<String> {
         match self.run(&FileRequest::List(request)).unwrap() {
-            FileAnswer::Lines(lines) => lines
+            FileResponse::Lines(lines) => lines
                 .into_iter()
                 .map(|line| String::from_utf8_lossy(&line).into_owned())
                 .collect(),
@@ -122,25 +128,30 @@ impl Session {
         }
     }
 
-    fn open(&self, what: TransferKind, mode: Mode, type_: Type) -> Result<Opened, FileError> {
+    fn open(
+        &self,
+        what: TransferKind,
+        mode: TransferMode,
+        type_: DataType,
+    ) -> Result<OpenedTransfer, FileError> {
         self.open_by(&self.client, what, mode, type_)
     }
 
     fn open_by(
         &self,
-        client: &Client,
+        client: &UploadingClient,
         what: TransferKind,
-        mode: Mode,
-        type_: Type,
-    ) -> Result<Opened, FileError> {
+        mode: TransferMode,
+        type_: DataType,
+    ) -> Result<OpenedTransfer, FileError> {
         let request = TransferRequest {
-            what,
+            kind: what,
             mode,
             type_,
-            streams: proto::streams::StreamRange::fixed(1),
-            congestion: String::new(),
+            streams: proto::streams::ParallelismRange::fixed(1),
+            congestion_control: String::new(),
             delayed_passive: None,
-            buffers: proto::sizing::Buffers::default(),
+            buffers: proto::sizing::SocketBuffers::default(),
             perf_marker_seconds: 0,
             range_marker_seconds: 0,
         };
@@ -148,23 +159,27 @@ impl Session {
     }
 
     /// Opens a store in MODE S by another client.
-    fn storing_by(&self, client: &Client, what: TransferKind) -> Result<Storing, FileError> {
-        match self.open_by(client, what, Mode::Stream, Type::Image)? {
-            Opened::Receive(storing) => Ok(storing),
-            other @ Opened::Send(_) => panic!("{other:?}"),
+    fn storing_by(
+        &self,
+        client: &UploadingClient,
+        what: TransferKind,
+    ) -> Result<OpenedStore, FileError> {
+        match self.open_by(client, what, TransferMode::Stream, DataType::Image)? {
+            OpenedTransfer::Receive(storing) => Ok(storing),
+            other @ OpenedTransfer::Send(_) => panic!("{other:?}"),
         }
     }
 
-    fn storing(&self, what: TransferKind, mode: Mode) -> Storing {
-        match self.open(what, mode, Type::Image).unwrap() {
-            Opened::Receive(storing) => storing,
-            other @ Opened::Send(_) => panic!("{other:?}"),
+    fn storing(&self, what: TransferKind, mode: TransferMode) -> OpenedStore {
+        match self.open(what, mode, DataType::Image).unwrap() {
+            OpenedTransfer::Receive(storing) => storing,
+            other @ OpenedTransfer::Send(_) => panic!("{other:?}"),
         }
     }
 
     /// Stores `content` in MODE S as the driver does.
     fn store(&self, what: TransferKind, content: &str) -> Result<Option<String>, TransferError> {
-        let storing = self.storing(what, Mode::Stream);
+        let storing = self.storing(what, TransferMode::Stream);
         let plan = storing.plan;
         storing
             .sink
@@ -174,17 +189,17 @@ impl Session {
         let start = plan.stream_start;
         stored.insert(start, start + content.len() as u64);
         let digest = storing
-            .sum
+            .checksum_algorithm
             .filter(|_| start == 0)
             .map(|algorithm| digest(algorithm, content));
-        let report = Report {
+        let report = TransferReport {
             evidence: Evidence {
                 bytes: content.len() as u64,
                 ..Evidence::default()
             },
             stored,
-            digest,
-            ..Report::default()
+            checksum: digest,
+            ..TransferReport::default()
         };
         storing.finish(&report, &mut |_| true)
     }
@@ -194,39 +209,39 @@ fn v(path: &str) -> VPath {
     VPath::root().resolve(path.as_bytes()).unwrap()
 }
 
-fn digest(algorithm: Algorithm, text: &str) -> String {
-    let mut digest = data::digest::Digest::new(algorithm);
+fn digest(algorithm: ChecksumAlgorithm, text: &str) -> String {
+    let mut digest = data::checksum::ChecksumHasher::new(algorithm);
     digest.update(text.as_bytes());
     digest.finish()
 }
 
-fn store(path: &str, disposition: Disposition) -> TransferKind {
+fn store(path: &str, disposition: StoreDisposition) -> TransferKind {
     TransferKind::Store {
         path: v(path),
         disposition,
-        allocate: None,
-        sum: None,
-        expect: None,
-        modify: None,
+        announced_size: None,
+        checksum_algorithm: None,
+        expected_checksum: None,
+        modified: None,
     }
 }
 
-fn summed(path: &str, algorithm: Algorithm) -> TransferKind {
+fn summed(path: &str, algorithm: ChecksumAlgorithm) -> TransferKind {
     TransferKind::Store {
         path: v(path),
-        disposition: Disposition::Truncate,
-        allocate: None,
-        sum: Some(algorithm),
-        expect: None,
-        modify: None,
+        disposition: StoreDisposition::Truncate,
+        announced_size: None,
+        checksum_algorithm: Some(algorithm),
+        expected_checksum: None,
+        modified: None,
     }
 }
 
-fn list(path: &str, form: ListForm) -> ListRequest {
+fn list(path: &str, form: ListFormat) -> ListRequest {
     ListRequest {
         path: v(path),
         pattern: None,
-        form,
+        format: form,
         recursive: false,
     }
 }

@@ -8,47 +8,56 @@ fn page(fill: u8) -> Vec<u8> {
     vec![fill; 4096]
 }
 
-fn sum_of(session: &Session, offset: u64, length: u64) -> String {
+fn sum_of(session: &FilesFixture, offset: u64, length: u64) -> String {
     let request = FileRequest::Checksum {
-        algorithm: Algorithm::Md5,
+        algorithm: ChecksumAlgorithm::Md5,
         path: v("f"),
         offset,
         length: Some(length),
         marker_seconds: 0,
     };
     match session.run(&request).unwrap() {
-        FileAnswer::Digest(hex) => hex,
+        FileResponse::Checksum(hex) => hex,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn a_put_is_not_resumed_on_bytes_that_the_disk_refused() {
-    let session = Session::new();
-    let storing = session.storing(store("f", Disposition::Truncate), Mode::Extended);
+    let session = FilesFixture::new();
+    let storing = session.storing(
+        store("f", StoreDisposition::Truncate),
+        TransferMode::Extended,
+    );
     let write = |n: u64, fill| storing.sink.write_at(n * PAGE, &page(fill)).unwrap();
     write(0, b'a');
     write(2, b'c');
     storing.sink.sync().unwrap();
     write(1, b'b');
     write(3, b'd');
-    storing.refuse();
+    storing.fail_disk();
     drop(storing);
     // Whoever resumes asks for sums of blocks, or for the size.
     let expected = [page(b'a'), page(0), page(b'c')].concat();
     assert_eq!(fs::read(session.host("f")).unwrap(), expected);
     let zeros = String::from_utf8(page(0)).unwrap();
-    assert_eq!(sum_of(&session, PAGE, PAGE), digest(Algorithm::Md5, &zeros));
+    assert_eq!(
+        sum_of(&session, PAGE, PAGE),
+        digest(ChecksumAlgorithm::Md5, &zeros)
+    );
 }
 
 #[test]
 fn a_file_that_others_store_into_too_is_not_cut() {
-    let session = Session::new();
-    let storing = session.storing(store("f", Disposition::At(PAGE)), Mode::Extended);
+    let session = FilesFixture::new();
+    let storing = session.storing(
+        store("f", StoreDisposition::AtOffset(PAGE)),
+        TransferMode::Extended,
+    );
     storing.sink.write_at(0, &page(b'a')).unwrap();
     storing.sink.sync().unwrap();
     storing.sink.write_at(PAGE, &page(b'b')).unwrap();
-    storing.refuse();
+    storing.fail_disk();
     drop(storing);
     let expected = [page(b'a'), page(0)].concat();
     assert_eq!(fs::read(session.host("f")).unwrap(), expected);
@@ -56,8 +65,13 @@ fn a_file_that_others_store_into_too_is_not_cut() {
 
 #[test]
 fn what_another_upload_stored_over_stays() {
-    let session = Session::new();
-    let ranges = || session.storing(store("f", Disposition::At(0)), Mode::Extended);
+    let session = FilesFixture::new();
+    let ranges = || {
+        session.storing(
+            store("f", StoreDisposition::AtOffset(0)),
+            TransferMode::Extended,
+        )
+    };
     let (early, failing) = (ranges(), ranges());
     early.sink.write_at(0, &page(b'a')).unwrap();
     failing.sink.write_at(0, &page(b'a')).unwrap();
@@ -68,7 +82,7 @@ fn what_another_upload_stored_over_stays() {
     early.sink.sync().unwrap();
     late.sink.sync().unwrap();
     drop((early, late));
-    failing.refuse();
+    failing.fail_disk();
     drop(failing);
     let expected = [page(b'a'), page(b'b')].concat();
     assert_eq!(fs::read(session.host("f")).unwrap(), expected);
@@ -76,48 +90,51 @@ fn what_another_upload_stored_over_stays() {
 
 #[test]
 fn what_was_not_to_be_synced_stays() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     let lax = session.files.clone().with_sync(SyncPolicy::None);
-    let session = Session {
+    let session = FilesFixture {
         files: lax,
         ..session
     };
-    let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     storing.sink.write_at(0, b"some").unwrap();
-    storing.refuse();
+    storing.fail_disk();
     drop(storing);
     assert_eq!(session.content("f"), "some");
 }
 
 #[test]
 fn a_store_that_fails_without_a_byte_leaves_no_file() {
-    let session = Session::new();
-    let kind = || store("new", Disposition::Truncate);
+    let session = FilesFixture::new();
+    let kind = || store("new", StoreDisposition::Truncate);
     // It has begun, and then nothing could be written.
-    let storing = session.storing(kind(), Mode::Stream);
+    let storing = session.storing(kind(), TransferMode::Stream);
     storing.sink.begin().unwrap();
     drop(storing);
     assert!(!session.host("new").exists());
     // All that came is not on disk.
-    let storing = session.storing(kind(), Mode::Stream);
+    let storing = session.storing(kind(), TransferMode::Stream);
     storing.sink.write_at(0, b"some").unwrap();
-    storing.refuse();
+    storing.fail_disk();
     drop(storing);
     assert!(!session.host("new").exists());
     // Neither does one whose empty file is not the one announced.
     let wrong = TransferKind::Store {
         path: v("new"),
-        disposition: Disposition::Truncate,
-        allocate: None,
-        sum: None,
-        expect: Some((Algorithm::Md5, digest(Algorithm::Md5, "some"))),
-        modify: None,
+        disposition: StoreDisposition::Truncate,
+        announced_size: None,
+        checksum_algorithm: None,
+        expected_checksum: Some((
+            ChecksumAlgorithm::Md5,
+            digest(ChecksumAlgorithm::Md5, "some"),
+        )),
+        modified: None,
     };
     session.store(wrong, "").unwrap_err();
     assert!(!session.host("new").exists());
     // An empty upload that succeeds is a file, and one that was there before stays.
     session.store(kind(), "").unwrap();
     assert!(session.host("new").exists());
-    drop(session.storing(kind(), Mode::Stream));
+    drop(session.storing(kind(), TransferMode::Stream));
     assert!(session.host("new").exists());
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn readers_change_nothing() {
-    let session = Session::with_rights(false);
+    let session = FilesFixture::with_rights(false);
     session.file("f", "old");
     let changes = [
         FileRequest::MakeDir(v("d")),
@@ -30,23 +30,27 @@ fn readers_change_nothing() {
         assert!(error.text.contains("Permission denied"), "{}", error.text);
     }
     for disposition in [
-        Disposition::Truncate,
-        Disposition::Append,
-        Disposition::Unique,
+        StoreDisposition::Truncate,
+        StoreDisposition::Append,
+        StoreDisposition::Unique,
     ] {
-        let opened = session.open(store("f", disposition), Mode::Stream, Type::Image);
+        let opened = session.open(
+            store("f", disposition),
+            TransferMode::Stream,
+            DataType::Image,
+        );
         assert_eq!(opened.unwrap_err().kind, FileErrorKind::Denied);
     }
     assert_eq!(session.content("f"), "old");
-    let FileAnswer::Entry(entry) = session.run(&FileRequest::Stat(v("f"))).unwrap() else {
+    let FileResponse::Entry(entry) = session.run(&FileRequest::Stat(v("f"))).unwrap() else {
         panic!("not an entry");
     };
-    assert!(entry.access.read && !entry.access.write);
+    assert!(entry.permissions.read && !entry.permissions.write);
 }
 
 #[test]
 fn requests_reach_the_root() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "12345");
     for request in [
         FileRequest::MakeDir(v("d")),
@@ -63,12 +67,15 @@ fn requests_reach_the_root() {
             link: v("l"),
         },
     ] {
-        assert_eq!(session.run(&request), Ok(FileAnswer::Done), "{request:?}");
+        assert_eq!(session.run(&request), Ok(FileResponse::Done), "{request:?}");
     }
-    let FileAnswer::Entry(entry) = session.run(&FileRequest::Stat(v("l/g"))).unwrap() else {
+    let FileResponse::Entry(entry) = session.run(&FileRequest::Stat(v("l/g"))).unwrap() else {
         panic!("not an entry");
     };
-    assert_eq!((entry.kind, entry.size, entry.mode), (Kind::File, 3, 0o600));
+    assert_eq!(
+        (entry.kind, entry.size, entry.mode),
+        (EntryKind::File, 3, 0o600)
+    );
     assert_eq!(entry.modified, Timestamp(1_000_000_000));
     for request in [
         FileRequest::Delete(v("l")),
@@ -76,7 +83,7 @@ fn requests_reach_the_root() {
         FileRequest::MakeDir(v("e")),
         FileRequest::RemoveDir(v("e")),
     ] {
-        assert_eq!(session.run(&request), Ok(FileAnswer::Done), "{request:?}");
+        assert_eq!(session.run(&request), Ok(FileResponse::Done), "{request:?}");
     }
     let error = session.run(&FileRequest::Stat(v("d"))).unwrap_err();
     assert_eq!(
@@ -92,9 +99,12 @@ fn requests_reach_the_root() {
 
 #[test]
 fn times_before_1970_can_be_announced() {
-    let session = Session::new();
-    let mut kind = store("f", Disposition::Truncate);
-    if let TransferKind::Store { modify, .. } = &mut kind {
+    let session = FilesFixture::new();
+    let mut kind = store("f", StoreDisposition::Truncate);
+    if let TransferKind::Store {
+        modified: modify, ..
+    } = &mut kind
+    {
         *modify = Some(Timestamp(-1000));
     }
     session.store(kind, "x").unwrap();
@@ -104,7 +114,7 @@ fn times_before_1970_can_be_announced() {
 
 #[test]
 fn the_mode_of_a_sessions_root_is_no_sessions_to_change() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     std::os::unix::fs::symlink("/", session.host("up")).unwrap();
     for path in ["/", ".", "up", "up/up"] {
         let refused = session

@@ -4,14 +4,17 @@ use super::*;
 
 #[test]
 fn retrieves_parts() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "0123456789");
     let kind = TransferKind::Retrieve {
         path: v("f"),
-        part: Some((2, 5)),
-        have: RangeSet::parse("0-1").unwrap(),
+        partial: Some((2, 5)),
+        already_received: RangeSet::parse("0-1").unwrap(),
     };
-    let Opened::Send(sending) = session.open(kind, Mode::Extended, Type::Image).unwrap() else {
+    let OpenedTransfer::Send(sending) = session
+        .open(kind, TransferMode::Extended, DataType::Image)
+        .unwrap()
+    else {
         panic!("not sending");
     };
     assert_eq!(
@@ -26,30 +29,34 @@ fn retrieves_parts() {
 
 #[test]
 fn stores_of_each_disposition() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "0123456789");
     let resume = |n| {
         let mut have = RangeSet::new();
         have.insert(0, n);
-        Disposition::Resume { have }
+        StoreDisposition::Resume {
+            already_stored: have,
+        }
     };
     session.store(store("f", resume(4)), "ab").unwrap();
     assert_eq!(session.content("f"), "0123ab", "MODE S ends the file");
     session
-        .store(store("f", Disposition::Append), "cd")
+        .store(store("f", StoreDisposition::Append), "cd")
         .unwrap();
     assert_eq!(session.content("f"), "0123abcd");
-    session.store(store("f", Disposition::At(2)), "XY").unwrap();
+    session
+        .store(store("f", StoreDisposition::AtOffset(2)), "XY")
+        .unwrap();
     assert_eq!(session.content("f"), "01XYabcd");
     session
-        .store(store("f", Disposition::Unique), "new")
+        .store(store("f", StoreDisposition::Unique), "new")
         .unwrap();
     assert_eq!(
         (session.content("f"), session.content("f.1")),
         ("01XYabcd".into(), "new".into())
     );
     session
-        .store(store("f", Disposition::Truncate), "t")
+        .store(store("f", StoreDisposition::Truncate), "t")
         .unwrap();
     assert_eq!(session.content("f"), "t");
     session.store(store("f", resume(9)), "").unwrap();
@@ -58,27 +65,44 @@ fn stores_of_each_disposition() {
 
 #[test]
 fn resumed_in_mode_e_the_rest_is_kept() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "0123456789");
     let have = RangeSet::parse("0-2,6-10").unwrap();
-    let storing = session.storing(store("f", Disposition::Resume { have }), Mode::Extended);
+    let storing = session.storing(
+        store(
+            "f",
+            StoreDisposition::Resume {
+                already_stored: have,
+            },
+        ),
+        TransferMode::Extended,
+    );
     storing
         .sink
         .write_at(storing.plan.origin + 2, b"abcd")
         .unwrap();
-    storing.finish(&Report::default(), &mut |_| true).unwrap();
+    storing
+        .finish(&TransferReport::default(), &mut |_| true)
+        .unwrap();
     assert_eq!(session.content("f"), "01abcd6789");
 }
 
 #[test]
 fn resumed_in_type_a_the_rest_is_cut_before_the_first_byte() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "0123456789");
     let have = RangeSet::parse("0-4").unwrap();
-    let kind = store("f", Disposition::Resume { have });
-    let opened = session.open(kind, Mode::Stream, Type::Ascii).unwrap();
+    let kind = store(
+        "f",
+        StoreDisposition::Resume {
+            already_stored: have,
+        },
+    );
+    let opened = session
+        .open(kind, TransferMode::Stream, DataType::Ascii)
+        .unwrap();
     assert_eq!(session.content("f"), "0123456789");
-    let Opened::Receive(storing) = opened else {
+    let OpenedTransfer::Receive(storing) = opened else {
         panic!("{opened:?}");
     };
     storing.sink.write_at(4, b"ab").unwrap();
@@ -87,22 +111,28 @@ fn resumed_in_type_a_the_rest_is_cut_before_the_first_byte() {
 
 #[test]
 fn unique_stores_tell_their_name() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "");
-    let storing = session.storing(store("f", Disposition::Unique), Mode::Stream);
-    assert!(storing.unique);
+    let storing = session.storing(store("f", StoreDisposition::Unique), TransferMode::Stream);
+    assert!(storing.has_unique_name);
     assert_eq!(storing.path, v("f.1"));
 }
 
 #[test]
 fn a_store_that_cannot_fit_leaves_the_old_file() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "old");
-    let mut kind = store("f", Disposition::Truncate);
-    if let TransferKind::Store { allocate, .. } = &mut kind {
+    let mut kind = store("f", StoreDisposition::Truncate);
+    if let TransferKind::Store {
+        announced_size: allocate,
+        ..
+    } = &mut kind
+    {
         *allocate = Some(u64::MAX / 2);
     }
-    let error = session.open(kind, Mode::Stream, Type::Image).unwrap_err();
+    let error = session
+        .open(kind, TransferMode::Stream, DataType::Image)
+        .unwrap_err();
     assert_eq!(error.kind, FileErrorKind::NoSpace);
     assert!(error.text.contains("No space left"), "{}", error.text);
     assert_eq!(session.content("f"), "old");

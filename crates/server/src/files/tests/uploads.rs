@@ -2,20 +2,20 @@
 
 use super::*;
 
-fn whole(content: &str) -> Report {
+fn whole(content: &str) -> TransferReport {
     let mut stored = RangeSet::new();
     stored.insert(0, content.len() as u64);
-    Report {
+    TransferReport {
         evidence: Evidence {
             bytes: content.len() as u64,
             ..Evidence::default()
         },
         stored,
-        ..Report::default()
+        ..TransferReport::default()
     }
 }
 
-fn finish(storing: Storing, content: &str) -> Result<Option<String>, TransferError> {
+fn finish(storing: OpenedStore, content: &str) -> Result<Option<String>, TransferError> {
     storing.finish(&whole(content), &mut |_| true)
 }
 
@@ -25,20 +25,20 @@ fn in_use<T: std::fmt::Debug>(result: Result<T, FileError>) -> bool {
 
 #[test]
 fn a_store_cuts_nothing_before_its_first_byte() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "old content");
-    drop(session.storing(store("f", Disposition::Truncate), Mode::Stream));
+    drop(session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream));
     assert_eq!(session.content("f"), "old content");
-    let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     storing.sink.write_at(0, b"n").unwrap();
     assert_eq!(session.content("f"), "n");
 }
 
 #[test]
 fn splicing_cuts_the_old_content_too() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "old content");
-    let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     assert!(storing.sink.fd().is_some());
     assert_eq!(session.content("f"), "old content");
     storing.sink.begin().unwrap();
@@ -47,67 +47,79 @@ fn splicing_cuts_the_old_content_too() {
 
 #[test]
 fn an_empty_upload_empties_the_file_at_its_end() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "old content");
     session
-        .store(store("f", Disposition::Truncate), "")
+        .store(store("f", StoreDisposition::Truncate), "")
         .unwrap();
     assert_eq!(session.content("f"), "");
 }
 
 #[test]
 fn a_client_that_is_gone_changes_nothing() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "old content");
-    let kind = || store("f", Disposition::Truncate);
-    let late = session.storing(kind(), Mode::Stream);
-    session.client.go();
+    let kind = || store("f", StoreDisposition::Truncate);
+    let late = session.storing(kind(), TransferMode::Stream);
+    session.client.disconnect();
     late.sink.write_at(0, b"x").unwrap_err();
     assert_eq!(finish(late, "").unwrap_err(), TransferError::Aborted);
-    let error = session.open(kind(), Mode::Stream, Type::Image).unwrap_err();
+    let error = session
+        .open(kind(), TransferMode::Stream, DataType::Image)
+        .unwrap_err();
     assert_eq!(error.kind, FileErrorKind::Aborted);
-    let new = store("new", Disposition::Truncate);
-    session.open(new, Mode::Stream, Type::Image).unwrap_err();
+    let new = store("new", StoreDisposition::Truncate);
+    session
+        .open(new, TransferMode::Stream, DataType::Image)
+        .unwrap_err();
     assert_eq!(session.content("f"), "old content");
     assert!(!session.host("new").exists());
 }
 
 #[test]
 fn a_store_that_was_stopped_opens_nothing() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.client.storer.control.cancel();
-    let kind = store("new", Disposition::Truncate);
-    let error = session.open(kind, Mode::Stream, Type::Image).unwrap_err();
+    let kind = store("new", StoreDisposition::Truncate);
+    let error = session
+        .open(kind, TransferMode::Stream, DataType::Image)
+        .unwrap_err();
     assert_eq!(error.kind, FileErrorKind::Aborted);
     assert!(!session.host("new").exists());
 }
 
 #[test]
 fn a_file_that_was_made_for_nothing_is_removed_and_no_other() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     for disposition in [
-        Disposition::Truncate,
-        Disposition::At(5),
-        Disposition::Append,
-        Disposition::Unique,
+        StoreDisposition::Truncate,
+        StoreDisposition::AtOffset(5),
+        StoreDisposition::Append,
+        StoreDisposition::Unique,
     ] {
-        drop(session.storing(store("new", disposition), Mode::Extended));
+        drop(session.storing(store("new", disposition), TransferMode::Extended));
         assert!(!session.host("new").exists());
     }
     // An empty file that was there before stays.
     session.file("empty", "");
-    drop(session.storing(store("empty", Disposition::Truncate), Mode::Stream));
+    drop(session.storing(
+        store("empty", StoreDisposition::Truncate),
+        TransferMode::Stream,
+    ));
     assert!(session.host("empty").exists());
     // So does one that another upload has opened meanwhile,
-    let at = |offset| store("parts", Disposition::At(offset));
-    let first = session.storing(at(0), Mode::Extended);
-    let second = session.storing(at(5), Mode::Extended);
+    let at = |offset| store("parts", StoreDisposition::AtOffset(offset));
+    let first = session.storing(at(0), TransferMode::Extended);
+    let second = session.storing(at(5), TransferMode::Extended);
     drop(first);
     second.sink.write_at(5, b"x").unwrap();
     finish(second, "x").unwrap();
     assert!(session.host("parts").exists());
     // and one that has come to the name since.
-    let storing = session.storing(store("new", Disposition::Truncate), Mode::Stream);
+    let storing = session.storing(
+        store("new", StoreDisposition::Truncate),
+        TransferMode::Stream,
+    );
     session.file("other", "");
     fs::rename(session.host("other"), session.host("new")).unwrap();
     drop(storing);
@@ -116,18 +128,18 @@ fn a_file_that_was_made_for_nothing_is_removed_and_no_other() {
 
 #[test]
 fn an_upload_owns_its_file_until_its_end() {
-    let session = Session::new();
-    let other = Client::named("bob");
-    let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    let session = FilesFixture::new();
+    let other = UploadingClient::named("bob");
+    let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     storing.sink.write_at(0, b"first").unwrap();
-    let resume = Disposition::Resume {
-        have: RangeSet::parse("0-5").unwrap(),
+    let resume = StoreDisposition::Resume {
+        already_stored: RangeSet::parse("0-5").unwrap(),
     };
     for disposition in [
-        Disposition::Truncate,
+        StoreDisposition::Truncate,
         resume,
-        Disposition::Append,
-        Disposition::At(0),
+        StoreDisposition::Append,
+        StoreDisposition::AtOffset(0),
     ] {
         assert!(in_use(session.storing_by(&other, store("f", disposition))));
     }
@@ -136,13 +148,13 @@ fn an_upload_owns_its_file_until_its_end() {
     fs::hard_link(session.host("f"), session.host("hard")).unwrap();
     std::os::unix::fs::symlink("f", session.host("soft")).unwrap();
     for name in ["hard", "soft"] {
-        let kind = store(name, Disposition::Truncate);
+        let kind = store(name, StoreDisposition::Truncate);
         assert!(in_use(session.storing_by(&other, kind)));
     }
     finish(storing, "first").unwrap();
     assert_eq!(session.content("f"), "first");
     let second = session
-        .storing_by(&other, store("f", Disposition::Truncate))
+        .storing_by(&other, store("f", StoreDisposition::Truncate))
         .unwrap();
     drop(second);
     session.run(&FileRequest::Truncate(v("f"), 2)).unwrap();
@@ -151,12 +163,12 @@ fn an_upload_owns_its_file_until_its_end() {
 
 #[test]
 fn ranges_are_stored_by_several_and_exclude_what_truncates() {
-    let session = Session::new();
-    let other = Client::named("bob");
-    let at = |offset| store("f", Disposition::At(offset));
-    let first = session.storing(at(0), Mode::Extended);
+    let session = FilesFixture::new();
+    let other = UploadingClient::named("bob");
+    let at = |offset| store("f", StoreDisposition::AtOffset(offset));
+    let first = session.storing(at(0), TransferMode::Extended);
     let second = session.storing_by(&other, at(5)).unwrap();
-    let truncating = store("f", Disposition::Truncate);
+    let truncating = store("f", StoreDisposition::Truncate);
     assert!(in_use(session.storing_by(&other, truncating)));
     assert!(in_use(session.run(&FileRequest::Truncate(v("f"), 0))));
     first.sink.write_at(0, b"first").unwrap();
@@ -168,15 +180,19 @@ fn ranges_are_stored_by_several_and_exclude_what_truncates() {
 
 #[test]
 fn the_lock_of_another_process_counts() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     session.file("f", "old");
     let theirs = fs::File::open(session.host("f")).unwrap();
     assert_eq!(
-        data::store::claim::claim(&theirs, Claim::Sole).unwrap(),
-        data::store::claim::Claimed::Held
+        data::store::write_lock::take_write_lock(&theirs, WriteLockKind::Exclusive).unwrap(),
+        data::store::write_lock::WriteLockStatus::Held
     );
-    let kind = || store("f", Disposition::Truncate);
-    assert!(in_use(session.open(kind(), Mode::Stream, Type::Image)));
+    let kind = || store("f", StoreDisposition::Truncate);
+    assert!(in_use(session.open(
+        kind(),
+        TransferMode::Stream,
+        DataType::Image
+    )));
     assert!(in_use(session.run(&FileRequest::Truncate(v("f"), 0))));
     drop(theirs);
     session.store(kind(), "new").unwrap();
@@ -185,18 +201,18 @@ fn the_lock_of_another_process_counts() {
 
 #[test]
 fn an_owner_whose_client_is_gone_gives_way_to_anybody() {
-    let session = Session::new();
-    let other = Client::named("bob");
-    let dead = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    let session = FilesFixture::new();
+    let other = UploadingClient::named("bob");
+    let dead = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     dead.sink.write_at(0, b"half").unwrap();
-    session.client.go();
+    session.client.disconnect();
     let (control, upload) = (
         Arc::clone(&session.client.storer.control),
         Arc::clone(dead.upload()),
     );
     std::thread::scope(|scope| {
-        let next = scope.spawn(|| session.storing_by(&other, store("f", Disposition::Append)));
-        while !control.cancelled() {
+        let next = scope.spawn(|| session.storing_by(&other, store("f", StoreDisposition::Append)));
+        while !control.is_cancelled() {
             std::thread::yield_now();
         }
         assert!(upload.was_taken_over());
@@ -209,27 +225,28 @@ fn an_owner_whose_client_is_gone_gives_way_to_anybody() {
 
 #[test]
 fn a_wait_for_a_file_ends_when_its_client_goes() {
-    let session = Session::new();
-    let again = Client::named("ann");
-    let _owner = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+    let session = FilesFixture::new();
+    let again = UploadingClient::named("ann");
+    let _owner = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
     std::thread::scope(|scope| {
-        let next = scope.spawn(|| session.storing_by(&again, store("f", Disposition::Truncate)));
+        let next =
+            scope.spawn(|| session.storing_by(&again, store("f", StoreDisposition::Truncate)));
         again.storer.control.cancel();
         let error = next.join().unwrap().unwrap_err();
         assert_eq!(error.kind, FileErrorKind::Aborted);
     });
-    assert!(!session.client.storer.control.cancelled());
+    assert!(!session.client.storer.control.is_cancelled());
 }
 
 #[test]
 fn a_store_fails_when_its_name_leads_elsewhere_at_the_end() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     let replaced = |result: Result<_, TransferError>| match result {
         Err(TransferError::File(error)) => error.text.contains("was replaced while"),
         _ => false,
     };
     let begin = || {
-        let storing = session.storing(store("f", Disposition::Truncate), Mode::Stream);
+        let storing = session.storing(store("f", StoreDisposition::Truncate), TransferMode::Stream);
         storing.sink.write_at(0, b"new").unwrap();
         storing
     };
@@ -249,9 +266,9 @@ fn a_store_fails_when_its_name_leads_elsewhere_at_the_end() {
 
 #[test]
 fn a_file_that_another_stores_is_not_renamed_to_its_final_name() {
-    let session = Session::new();
-    let other = Client::named("bob");
-    let kind = || store("f.longhaul-partial", Disposition::Truncate);
+    let session = FilesFixture::new();
+    let other = UploadingClient::named("bob");
+    let kind = || store("f.longhaul-partial", StoreDisposition::Truncate);
     session.file("f", "before");
     session.store(kind(), "whole and verified").unwrap();
     let rename = FileRequest::Rename {
@@ -266,7 +283,7 @@ fn a_file_that_another_stores_is_not_renamed_to_its_final_name() {
     // One whose client is gone is in nobody's way.
     let dead = session.storing_by(&other, kind()).unwrap();
     assert!(in_use(session.run(&rename)));
-    other.go();
+    other.disconnect();
     session.run(&rename).unwrap();
     drop(dead);
     assert_eq!(session.content("f"), "half");
@@ -274,15 +291,18 @@ fn a_file_that_another_stores_is_not_renamed_to_its_final_name() {
 
 #[test]
 fn what_is_being_written_has_no_remembered_sum() {
-    let session = Session::new();
+    let session = FilesFixture::new();
     let content = "hello...".repeat(1 << 17);
     session
-        .store(summed("f", Algorithm::Md5), &content)
+        .store(summed("f", ChecksumAlgorithm::Md5), &content)
         .unwrap();
-    assert!(session.known("f", Algorithm::Md5).is_some());
-    let storing = session.storing(store("f", Disposition::At(0)), Mode::Extended);
+    assert!(session.known("f", ChecksumAlgorithm::Md5).is_some());
+    let storing = session.storing(
+        store("f", StoreDisposition::AtOffset(0)),
+        TransferMode::Extended,
+    );
     storing.sink.write_at(0, b"HELLO").unwrap();
-    let changed = digest(Algorithm::Md5, &format!("HELLO{}", &content[5..]));
-    assert_eq!(session.sum("f", Algorithm::Md5).unwrap(), changed);
-    assert_eq!(session.known("f", Algorithm::Md5), None);
+    let changed = digest(ChecksumAlgorithm::Md5, &format!("HELLO{}", &content[5..]));
+    assert_eq!(session.sum("f", ChecksumAlgorithm::Md5).unwrap(), changed);
+    assert_eq!(session.known("f", ChecksumAlgorithm::Md5), None);
 }

@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use data::job::Report;
-use data::recv::RecvPlan;
+use data::job::TransferReport;
+use data::recv::ReceivePlan;
 use data::send::SendPlan;
-use data::store::claim::{Claim, Claimed, claim};
 use data::store::durability::SyncPolicy;
 use data::store::file::{FileSink, FileSource};
-use data::store::root::{Identity, StoreError, Writable};
+use data::store::root::{FileIdentity, StoreError, WritableFile};
+use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use data::store::{Sink, Source};
-use proto::checksum::Algorithm;
-use proto::command::{Mode, Type};
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::{DataType, TransferMode};
 use proto::path::VPath;
 use proto::ranges::RangeSet;
 use proto::server::{
-    Disposition, FileError, FileErrorKind, ListRequest, TransferError, TransferKind,
+    FileError, FileErrorKind, ListRequest, StoreDisposition, TransferError, TransferKind,
     TransferRequest,
 };
 
-use super::Files;
+use super::SessionFiles;
 use super::listing::ListingSource;
-use super::uploads::{Lease, LiveUpload, OwnerWatch, Storer, in_use};
+use super::uploads::{ActiveUpload, OwnerWait, UploadClient, UploadLease, in_use_error};
 
-mod finish;
+mod completion;
 mod sink;
 
-use finish::Ending;
+use completion::StoreCompletion;
 use sink::StoreSink;
 
 /// How often a file is opened again because its name led elsewhere when it was locked.
@@ -34,16 +34,16 @@ const OPEN_ATTEMPTS: u32 = 64;
 
 /// A transfer whose file is open.
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenedTransfer {
     /// RETR, ERET and listings: the server sends.
-    Send(Sending),
+    Send(OpenedSource),
     /// STOR, APPE, STOU, ESTO: the server receives.
-    Receive(Storing),
+    Receive(OpenedStore),
 }
 
 /// Something to send. A listing has its CR LF already, in every TYPE.
 #[derive(Debug)]
-pub struct Sending {
+pub struct OpenedSource {
     /// The bytes to read.
     pub source: Arc<dyn Source>,
     /// Which bytes of it.
@@ -54,57 +54,65 @@ pub struct Sending {
 
 /// A file that is open to be stored.
 #[derive(Debug)]
-pub struct Storing {
+pub struct OpenedStore {
     /// Where bytes go.
     pub sink: Arc<dyn Sink>,
     /// Where on it.
-    pub plan: RecvPlan,
+    pub plan: ReceivePlan,
     /// The file; for STOU the unique name.
     pub path: VPath,
     /// STOU made the name.
-    pub unique: bool,
-    /// Value for [`data::job::Settings::sum`].
-    pub sum: Option<Algorithm>,
-    ending: Ending,
+    pub has_unique_name: bool,
+    /// Value for [`data::job::TransferSettings::checksum_algorithm`].
+    pub checksum_algorithm: Option<ChecksumAlgorithm>,
+    completion: StoreCompletion,
 }
 
 /// A file that is open to be stored, and locked.
-struct Owned {
+struct OwnedFile {
     /// Closed, and with it unlocked, before the lease ends.
     file: std::fs::File,
     created: bool,
     path: VPath,
-    lease: Lease,
+    lease: UploadLease,
 }
 
-/// The fields of [`TransferKind::Store`] that decide how the file is opened.
-struct Store<'a> {
+/// The fields of [`TransferKind::StoreTarget`] that decide how the file is opened.
+struct StoreTarget<'a> {
     path: &'a VPath,
-    disposition: &'a Disposition,
+    disposition: &'a StoreDisposition,
     allocate: Option<u64>,
 }
 
-impl Files {
+impl SessionFiles {
     /// Opens what a transfer reads or writes. Of a listing the first part is made here, the rest while it
-    /// is sent. A store by `by` owns its file until [`Storing`] ends; it waits, bounded, for an owner that
+    /// is sent. A store by `by` owns its file until [`OpenedStore`] ends; it waits, bounded, for an owner that
     /// is to give way.
     ///
     /// # Errors
     /// Also [`FileErrorKind::InUse`] when another upload owns the file, and
     /// [`FileErrorKind::Aborted`] when the store's client is gone or has stopped it.
-    pub fn open(&self, request: &TransferRequest, by: &Storer) -> Result<Opened, FileError> {
-        match &request.what {
-            TransferKind::List(list) => self.open_listing(list).map(Opened::Send),
-            TransferKind::Retrieve { path, part, have } => {
-                self.open_retrieve(path, *part, have).map(Opened::Send)
-            }
-            TransferKind::Store { .. } => self.open_store(request, by).map(Opened::Receive),
+    pub fn open(
+        &self,
+        request: &TransferRequest,
+        by: &UploadClient,
+    ) -> Result<OpenedTransfer, FileError> {
+        match &request.kind {
+            TransferKind::List(list) => self.open_listing(list).map(OpenedTransfer::Send),
+            TransferKind::Retrieve {
+                path,
+                partial: part,
+                already_received: have,
+            } => self
+                .open_retrieve(path, *part, have)
+                .map(OpenedTransfer::Send),
+            TransferKind::Store { .. } => self.open_store(request, by).map(OpenedTransfer::Receive),
         }
     }
 
-    fn open_listing(&self, request: &ListRequest) -> Result<Sending, FileError> {
-        Ok(Sending {
-            source: Arc::new(ListingSource::begin(self, request)?),
+    fn open_listing(&self, request: &ListRequest) -> Result<OpenedSource, FileError> {
+        Ok(OpenedSource {
+            source: Arc::new(ListingSource::start(self, request)?),
             // It is sent in order, to its end.
             plan: SendPlan {
                 ranges: RangeSet::new(),
@@ -119,58 +127,62 @@ impl Files {
         path: &VPath,
         part: Option<(u64, u64)>,
         have: &RangeSet,
-    ) -> Result<Sending, FileError> {
+    ) -> Result<OpenedSource, FileError> {
         let failed = |error: std::io::Error| StoreError::from_io("open", path, &error);
         let file = self.root.open_read(path)?;
         let size = file.metadata().map_err(failed)?.len();
         let source = FileSource::new(file, path.to_string()).map_err(failed)?;
-        Ok(Sending {
+        Ok(OpenedSource {
             source: Arc::new(source),
-            plan: ranges_to_send(size, part, have),
+            plan: send_plan(size, part, have),
             path: path.clone(),
         })
     }
 
-    fn open_store(&self, request: &TransferRequest, by: &Storer) -> Result<Storing, FileError> {
+    fn open_store(
+        &self,
+        request: &TransferRequest,
+        by: &UploadClient,
+    ) -> Result<OpenedStore, FileError> {
         let TransferKind::Store {
             path,
             disposition,
-            allocate,
-            sum,
-            expect,
-            modify,
-        } = &request.what
+            announced_size: allocate,
+            checksum_algorithm: sum,
+            expected_checksum: expect,
+            modified: modify,
+        } = &request.kind
         else {
-            return Err(not_a_store());
+            return Err(not_a_store_error());
         };
         self.require_write()?;
-        let store = Store {
+        let store = StoreTarget {
             path,
             disposition,
             allocate: *allocate,
         };
         self.require_space(&store)?;
-        let owned = self.own(&store, by)?;
+        let owned = self.open_and_own(&store, by)?;
         let path = owned.path.clone();
-        let prepared = self.look_before(&owned);
-        let (before, directory) = prepared.inspect_err(|_| self.discard(&owned))?;
-        self.sums.forget(&before);
+        let prepared = self.inspect_before_store(&owned);
+        let (before, directory) = prepared.inspect_err(|_| self.remove_created(&owned))?;
+        self.checksums.invalidate(&before);
         self.last_upload.forget(before.inode);
-        let plan = plan_of(disposition, request.mode, before.size);
-        let ascii = request.type_ == Type::Ascii;
-        let resumed = matches!(disposition, Disposition::Resume { .. });
-        let replaces_rest = resumed && request.mode == Mode::Stream;
+        let plan = recv_plan(disposition, request.mode, before.size);
+        let ascii = request.type_ == DataType::Ascii;
+        let resumed = matches!(disposition, StoreDisposition::Resume { .. });
+        let replaces_rest = resumed && request.mode == TransferMode::Stream;
         // What TYPE A stores has another length than what it receives: where it ends is not known
         // afterwards.
         let cut = match disposition {
-            Disposition::Truncate => Some(0),
+            StoreDisposition::Truncate => Some(0),
             _ => (replaces_rest && ascii).then_some(plan.stream_start),
         };
         let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
         let file = match FileSink::wrap(owned.file, path.to_string()) {
             Ok(file) => file,
             Err((file, error)) => {
-                self.discard(&Owned { file, ..owned });
+                self.remove_created(&OwnedFile { file, ..owned });
                 return Err(failed(error).into());
             }
         };
@@ -183,14 +195,14 @@ impl Files {
             owned.lease,
         ));
         let wanted = expect.as_ref().map(|(algorithm, _)| *algorithm).or(*sum);
-        Ok(Storing {
+        Ok(OpenedStore {
             sink: Arc::clone(&sink) as Arc<dyn Sink>,
             plan,
             path,
-            unique: *disposition == Disposition::Unique,
+            has_unique_name: *disposition == StoreDisposition::Unique,
             // In TYPE A what passes is not what is stored.
-            sum: wanted.filter(|_| !ascii),
-            ending: Ending {
+            checksum_algorithm: wanted.filter(|_| !ascii),
+            completion: StoreCompletion {
                 files: self.clone(),
                 sink,
                 cut: replaces_rest && !ascii,
@@ -202,14 +214,17 @@ impl Files {
     }
 
     /// The state of a file that is about to be stored, and its directory.
-    fn look_before(&self, owned: &Owned) -> Result<(Identity, Option<std::fs::File>), StoreError> {
-        let before = Identity::of(&owned.file)
+    fn inspect_before_store(
+        &self,
+        owned: &OwnedFile,
+    ) -> Result<(FileIdentity, Option<std::fs::File>), StoreError> {
+        let before = FileIdentity::of(&owned.file)
             .map_err(|error| StoreError::from_io("open", &owned.path, &error))?;
         Ok((before, self.directory_to_sync(&owned.path)?))
     }
 
     /// A store that does not come about leaves no file that it made.
-    fn discard(&self, owned: &Owned) {
+    fn remove_created(&self, owned: &OwnedFile) {
         if owned.created {
             sink::remove_unused(&self.root, &owned.path, &owned.file, &owned.lease);
         }
@@ -224,63 +239,69 @@ impl Files {
     }
 
     /// Opens the file of a store and becomes its owner. Nothing is cut.
-    fn own(&self, store: &Store<'_>, by: &Storer) -> Result<Owned, FileError> {
+    fn open_and_own(
+        &self,
+        store: &StoreTarget<'_>,
+        by: &UploadClient,
+    ) -> Result<OwnedFile, FileError> {
         let claim = match store.disposition {
-            Disposition::At(_) => Claim::Ranges,
-            _ => Claim::Sole,
+            StoreDisposition::AtOffset(_) => WriteLockKind::Shared,
+            _ => WriteLockKind::Exclusive,
         };
-        let mut watch = OwnerWatch::new(&self.uploads, claim, by);
+        let mut watch = OwnerWait::new(&self.uploads, claim, by);
         for _ in 0..OPEN_ATTEMPTS {
-            by.check()?;
-            let (opened, path) = self.open_for(store)?;
+            by.check_wanted()?;
+            let (opened, path) = self.open_target(store)?;
             let failed = |error: std::io::Error| StoreError::from_io("open", &path, &error);
-            let inode = Identity::of(&opened.file).map_err(failed)?.inode;
-            let Some(lease) = self.uploads.enter(inode, claim, by) else {
+            let inode = FileIdentity::of(&opened.file).map_err(failed)?.inode;
+            let Some(lease) = self.uploads.register(inode, claim, by) else {
                 drop(opened);
-                watch.outlast(inode)?;
+                watch.wait_until_free(inode)?;
                 continue;
             };
-            let owned = Owned {
+            let owned = OwnedFile {
                 file: opened.file,
                 created: opened.created,
                 path,
                 lease,
             };
             let locked = lock(&owned.file, claim, &owned.path);
-            locked.inspect_err(|_| self.discard(&owned))?;
+            locked.inspect_err(|_| self.remove_created(&owned))?;
             // Until the lock was there somebody may have put another file in this one's place.
             match self.root.identity(&owned.path) {
                 Ok(there) if there.inode == inode => return Ok(owned),
                 Ok(_) => {}
                 Err(error) if error.kind() == FileErrorKind::NotFound => {}
                 Err(error) => {
-                    self.discard(&owned);
+                    self.remove_created(&owned);
                     return Err(error.into());
                 }
             }
             // Dropped in the order of its fields: unlocked, while the lease still says whose lock it is.
         }
-        Err(in_use())
+        Err(in_use_error())
     }
 
-    fn open_for(&self, store: &Store<'_>) -> Result<(Writable, VPath), FileError> {
-        if *store.disposition == Disposition::Unique {
+    fn open_target(&self, store: &StoreTarget<'_>) -> Result<(WritableFile, VPath), FileError> {
+        if *store.disposition == StoreDisposition::Unique {
             let (file, path) = self.root.open_unique(store.path)?;
             let created = true;
-            return Ok((Writable { file, created }, path));
+            return Ok((WritableFile { file, created }, path));
         }
         Ok((self.root.open_write(store.path)?, store.path.clone()))
     }
 
     /// A file announced by ALLO that cannot fit is refused before a byte of it, or of the file
     /// that it replaces, is lost.
-    fn require_space(&self, store: &Store<'_>) -> Result<(), FileError> {
+    fn require_space(&self, store: &StoreTarget<'_>) -> Result<(), FileError> {
         let Some(size) = store.allocate else {
             return Ok(());
         };
         let reused = match store.disposition {
-            Disposition::Append | Disposition::Unique => 0,
-            Disposition::Truncate | Disposition::Resume { .. } | Disposition::At(_) => {
+            StoreDisposition::Append | StoreDisposition::Unique => 0,
+            StoreDisposition::Truncate
+            | StoreDisposition::Resume { .. }
+            | StoreDisposition::AtOffset(_) => {
                 self.root.identity(store.path).map_or(0, |file| file.size)
             }
         };
@@ -299,35 +320,35 @@ impl Files {
     }
 }
 
-impl Storing {
+impl OpenedStore {
     /// Ends a store that arrived whole: cuts the file where that is due, syncs it as the server's
     /// policy says, verifies an announced checksum, sets the announced time, and remembers the sum.
     /// Returns the checksum of the whole file if it is known. A store that failed is just dropped: what
     /// arrived stays for a restart. What the disk says while it is synced is a failure of the store,
     /// and so is a name that leads elsewhere by now.
-    /// `progress` as for [`Files::run`]: a file that did not pass whole is read for its checksum.
+    /// `progress` as for [`SessionFiles::run`]: a file that did not pass whole is read for its checksum.
     pub fn finish(
         self,
-        report: &Report,
+        report: &TransferReport,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<String>, TransferError> {
-        self.ending.run(&self.plan, report, progress)
+        self.completion.run(&self.plan, report, progress)
     }
 
     /// Goes on as if the disk had refused something.
     #[cfg(test)]
-    pub(in crate::files) fn refuse(&self) {
+    pub(in crate::files) fn fail_disk(&self) {
         let refusal = std::io::Error::from_raw_os_error(28); // ENOSPC
-        let _ = self.ending.sink.noting(Err::<(), _>(refusal));
+        let _ = self.completion.sink.note_error(Err::<(), _>(refusal));
     }
 
     /// Its entry among the uploads.
-    pub(crate) fn upload(&self) -> &Arc<LiveUpload> {
-        self.ending.sink.lease.upload()
+    pub(crate) fn upload(&self) -> &Arc<ActiveUpload> {
+        self.completion.sink.lease.upload()
     }
 }
 
-fn not_a_store() -> FileError {
+fn not_a_store_error() -> FileError {
     FileError {
         kind: FileErrorKind::Other,
         errno: None,
@@ -336,16 +357,20 @@ fn not_a_store() -> FileError {
 }
 
 /// Locks the file against other processes.
-pub(super) fn lock(file: &std::fs::File, how: Claim, path: &VPath) -> Result<(), FileError> {
-    match claim(file, how) {
-        Ok(Claimed::Held | Claimed::Unsupported) => Ok(()),
-        Ok(Claimed::Busy) => Err(in_use()),
+pub(super) fn lock(
+    file: &std::fs::File,
+    how: WriteLockKind,
+    path: &VPath,
+) -> Result<(), FileError> {
+    match take_write_lock(file, how) {
+        Ok(WriteLockStatus::Held | WriteLockStatus::Unsupported) => Ok(()),
+        Ok(WriteLockStatus::Busy) => Err(in_use_error()),
         Err(error) => Err(StoreError::from_io("lock", path, &error).into()),
     }
 }
 
 /// Wire offsets (of `part` and `have`) to file offsets, less what the receiver has.
-fn ranges_to_send(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
+fn send_plan(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendPlan {
     let (origin, length) = part.unwrap_or((0, u64::MAX));
     let mut there = RangeSet::new();
     for range in have.iter() {
@@ -360,17 +385,19 @@ fn ranges_to_send(size: u64, part: Option<(u64, u64)>, have: &RangeSet) -> SendP
     }
 }
 
-fn plan_of(disposition: &Disposition, mode: Mode, size: u64) -> RecvPlan {
+fn recv_plan(disposition: &StoreDisposition, mode: TransferMode, size: u64) -> ReceivePlan {
     let (origin, stream_start) = match disposition {
-        Disposition::Truncate | Disposition::Unique => (0, 0),
-        Disposition::Resume { have } => match mode {
-            Mode::Stream => (0, have.prefix()),
-            Mode::Extended => (0, 0),
+        StoreDisposition::Truncate | StoreDisposition::Unique => (0, 0),
+        StoreDisposition::Resume {
+            already_stored: have,
+        } => match mode {
+            TransferMode::Stream => (0, have.prefix_len()),
+            TransferMode::Extended => (0, 0),
         },
-        Disposition::At(offset) => (*offset, 0),
-        Disposition::Append => (size, 0),
+        StoreDisposition::AtOffset(offset) => (*offset, 0),
+        StoreDisposition::Append => (size, 0),
     };
-    RecvPlan {
+    ReceivePlan {
         origin,
         stream_start,
         limit: None,
@@ -390,7 +417,7 @@ mod tests {
     #[test]
     fn sends_what_is_missing_of_the_part() {
         let plan = |part, have| {
-            let plan = ranges_to_send(100, part, &have);
+            let plan = send_plan(100, part, &have);
             (plan.ranges.to_string(), plan.origin)
         };
         assert_eq!(plan(None, RangeSet::new()), ("0-100".to_owned(), 0));
@@ -416,7 +443,7 @@ mod tests {
         fn no_offset_overflows(size: u64, offset: u64, length: u64, a: u64, b: u64) {
             let mut have = RangeSet::new();
             have.insert(a.min(b), a.max(b));
-            let plan = ranges_to_send(size, Some((offset, length)), &have);
+            let plan = send_plan(size, Some((offset, length)), &have);
             prop_assert!(plan.ranges.end() <= size);
             prop_assert!(plan.ranges.iter().all(|range| range.start >= offset));
         }
@@ -425,17 +452,29 @@ mod tests {
     #[test]
     fn stores_begin_where_the_command_says() {
         let plan = |disposition, mode| {
-            let plan = plan_of(&disposition, mode, 70);
+            let plan = recv_plan(&disposition, mode, 70);
             (plan.origin, plan.stream_start)
         };
-        let resume = || Disposition::Resume {
-            have: set("0-30,40-50"),
+        let resume = || StoreDisposition::Resume {
+            already_stored: set("0-30,40-50"),
         };
-        assert_eq!(plan(Disposition::Truncate, Mode::Stream), (0, 0));
-        assert_eq!(plan(resume(), Mode::Stream), (0, 30));
-        assert_eq!(plan(resume(), Mode::Extended), (0, 0));
-        assert_eq!(plan(Disposition::At(9), Mode::Extended), (9, 0));
-        assert_eq!(plan(Disposition::Append, Mode::Stream), (70, 0));
-        assert_eq!(plan(Disposition::Unique, Mode::Extended), (0, 0));
+        assert_eq!(
+            plan(StoreDisposition::Truncate, TransferMode::Stream),
+            (0, 0)
+        );
+        assert_eq!(plan(resume(), TransferMode::Stream), (0, 30));
+        assert_eq!(plan(resume(), TransferMode::Extended), (0, 0));
+        assert_eq!(
+            plan(StoreDisposition::AtOffset(9), TransferMode::Extended),
+            (9, 0)
+        );
+        assert_eq!(
+            plan(StoreDisposition::Append, TransferMode::Stream),
+            (70, 0)
+        );
+        assert_eq!(
+            plan(StoreDisposition::Unique, TransferMode::Extended),
+            (0, 0)
+        );
     }
 }

@@ -7,13 +7,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use data::store::claim::{Claim, Claimed, claim};
 use data::store::file::FileSink;
-use data::store::root::{Identity, Root};
+use data::store::root::{FileIdentity, Root};
+use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use data::store::{Sink, Source};
 use proto::path::VPath;
 
-use crate::files::uploads::Lease;
+use crate::files::uploads::UploadLease;
 
 /// A client that is gone before its first byte, or a data connection that never brings one, changes
 /// nothing: what the store replaces is cut at the first byte or at the store's proper end, and a
@@ -35,7 +35,7 @@ pub(super) struct StoreSink {
     refused: AtomicBool,
     /// The store has succeeded.
     kept: AtomicBool,
-    pub(super) lease: Lease,
+    pub(super) lease: UploadLease,
 }
 
 impl StoreSink {
@@ -45,7 +45,7 @@ impl StoreSink {
         path: VPath,
         created: bool,
         cut: Option<u64>,
-        lease: Lease,
+        lease: UploadLease,
     ) -> Self {
         Self {
             file,
@@ -62,12 +62,12 @@ impl StoreSink {
     }
 
     /// The store has succeeded: its file stays, even if it is empty.
-    pub(super) fn keep(&self) {
+    pub(super) fn mark_succeeded(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
     /// Passes on what the disk says, and remembers a refusal.
-    pub(super) fn noting<T>(&self, result: io::Result<T>) -> io::Result<T> {
+    pub(super) fn note_error<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.refused.store(true, Ordering::Relaxed);
         }
@@ -80,8 +80,8 @@ impl StoreSink {
     }
 
     /// Whether the path leads to the very file that is written.
-    pub(super) fn is_named(&self) -> io::Result<bool> {
-        leads_to(&self.root, &self.path, self.file())
+    pub(super) fn is_at_path(&self) -> io::Result<bool> {
+        path_is_file(&self.root, &self.path, self.file())
     }
 
     fn begin_once(&self) -> io::Result<()> {
@@ -92,7 +92,7 @@ impl StoreSink {
         if self.begun.load(Ordering::Acquire) {
             return Ok(());
         }
-        if self.lease.check().is_err() {
+        if self.lease.check_wanted().is_err() {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
                 "the client is gone",
@@ -109,12 +109,12 @@ impl StoreSink {
 
     /// Nobody can take what memory alone holds for stored, not by a checksum either.
     /// What another upload stored over, too, stays: that one was perhaps told that it is on disk.
-    fn forget_unsynced(&self) {
-        if !(self.lease.withdraw() && only_ours(self.file())) {
+    fn discard_unsynced(&self) {
+        if !(self.lease.begin_rollback() && no_other_process_stores(self.file())) {
             self.file.forget_pages();
             return;
         }
-        if let Err(error) = self.file.forget_unsynced(self.lease.is_sole()) {
+        if let Err(error) = self.file.forget_unsynced(self.lease.is_exclusive()) {
             let path = self.path.to_string();
             tracing::warn!(%path, %error, "a store failed, and its file may hold bytes that are not on disk");
         }
@@ -122,24 +122,28 @@ impl StoreSink {
 }
 
 /// Whether the path leads to the very file that is open.
-fn leads_to(root: &Root, path: &VPath, file: &File) -> io::Result<bool> {
-    let ours = Identity::of(file)?;
+fn path_is_file(root: &Root, path: &VPath, file: &File) -> io::Result<bool> {
+    let ours = FileIdentity::of(file)?;
     let named = root.identity(path);
     Ok(named.is_ok_and(|named| named.inode == ours.inode))
 }
 
 /// No other process stores into the file, or may begin to.
-fn only_ours(file: &File) -> bool {
-    let claimed = claim(file, Claim::Sole);
-    matches!(claimed, Ok(Claimed::Held | Claimed::Unsupported))
+fn no_other_process_stores(file: &File) -> bool {
+    let claimed = take_write_lock(file, WriteLockKind::Exclusive);
+    matches!(
+        claimed,
+        Ok(WriteLockStatus::Held | WriteLockStatus::Unsupported)
+    )
 }
 
 /// Removes a file that a store made, if it is empty and nobody else has it: only then was it made for
 /// nothing.
-pub(super) fn remove_unused(root: &Root, path: &VPath, file: &File, lease: &Lease) {
-    lease.if_alone(|| {
+pub(super) fn remove_unused(root: &Root, path: &VPath, file: &File, lease: &UploadLease) {
+    lease.if_only_owner(|| {
         let empty = file.metadata().is_ok_and(|meta| meta.len() == 0);
-        if empty && leads_to(root, path, file).unwrap_or(false) && only_ours(file) {
+        if empty && path_is_file(root, path, file).unwrap_or(false) && no_other_process_stores(file)
+        {
             // What cannot be removed is an empty file, and stays one.
             let _ = root.delete(path);
         }
@@ -153,7 +157,7 @@ impl Sink for StoreSink {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.begin()?;
-        self.noting(self.file.write_at(offset, buf))
+        self.note_error(self.file.write_at(offset, buf))
     }
 
     fn begin(&self) -> io::Result<()> {
@@ -167,32 +171,32 @@ impl Sink for StoreSink {
         self.file.fd()
     }
 
-    fn seekable(&self) -> bool {
-        self.file.seekable()
+    fn is_seekable(&self) -> bool {
+        self.file.is_seekable()
     }
 
     /// Sums of an upload are made of what passes; only bytes that come twice are read.
-    fn stored(&self) -> Option<Arc<dyn Source>> {
-        self.file.stored()
+    fn open_for_comparison(&self) -> Option<Arc<dyn Source>> {
+        self.file.open_for_comparison()
     }
 
     fn spliced(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.noting(self.file.spliced(offset, len))
+        self.note_error(self.file.spliced(offset, len))
     }
 
-    fn durable(&self) -> bool {
-        self.file.durable()
+    fn is_durable(&self) -> bool {
+        self.file.is_durable()
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.noting(self.file.sync())
+        self.note_error(self.file.sync())
     }
 }
 
 impl Drop for StoreSink {
     fn drop(&mut self) {
         if self.refused.load(Ordering::Relaxed) {
-            self.forget_unsynced();
+            self.discard_unsynced();
         }
         if self.created && !self.kept.load(Ordering::Relaxed) {
             remove_unused(&self.root, &self.path, self.file(), &self.lease);

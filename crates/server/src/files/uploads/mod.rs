@@ -2,7 +2,7 @@
 //! ended last.
 //!
 //! One upload at a time owns a file (stores of ranges, ESTO, share it). The lock on the open file
-//! (`data::store::claim`) holds against other processes; this register tells who the owner is. A
+//! (`data::store::write_lock`) holds against other processes; this register tells who the owner is. A
 //! client that lost its connection and comes back must not be locked out by its own dead session,
 //! so that an owner whose client is gone, or that belongs to the same account and receives nothing
 //! while it is watched, is stopped and gives way. Any other owner goes on, and the second upload is
@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use data::job::Control;
+use data::job::TransferControl;
 use data::os::wake::has_hung_up;
-use data::store::claim::Claim;
-use data::store::root::Identity;
+use data::store::root::FileIdentity;
+use data::store::write_lock::WriteLockKind;
 use proto::server::{FileError, FileErrorKind};
 
-use super::checksum::aborted;
+use super::checksum::aborted_error;
 
 /// How often a second upload looks at the owner.
 const LOOK: Duration = Duration::from_millis(50);
@@ -51,9 +51,9 @@ pub enum Uploader {
 
 /// A session's control connection, to see whether its client is still there.
 #[derive(Debug)]
-pub struct ControlLine(OwnedFd);
+pub struct ControlSocket(OwnedFd);
 
-impl ControlLine {
+impl ControlSocket {
     /// Of a connected socket.
     ///
     /// # Errors
@@ -63,27 +63,27 @@ impl ControlLine {
     }
 
     /// The client closed its side, or the connection broke.
-    pub fn has_ended(&self) -> bool {
+    pub fn peer_has_closed(&self) -> bool {
         has_hung_up(self.0.as_fd())
     }
 }
 
 /// An upload that wants a file, and how to watch and stop it.
 #[derive(Debug, Clone)]
-pub struct Storer {
+pub struct UploadClient {
     /// Whose upload it is.
     pub uploader: Uploader,
     /// Its client.
-    pub line: Arc<ControlLine>,
+    pub control_socket: Arc<ControlSocket>,
     /// To see its progress, and to stop it.
-    pub control: Arc<Control>,
+    pub control: Arc<TransferControl>,
 }
 
-impl Storer {
+impl UploadClient {
     /// Fails when nobody waits for this upload any more.
-    pub(super) fn check(&self) -> Result<(), FileError> {
-        if self.control.cancelled() || self.line.has_ended() {
-            return Err(aborted());
+    pub(super) fn check_wanted(&self) -> Result<(), FileError> {
+        if self.control.is_cancelled() || self.control_socket.peer_has_closed() {
+            return Err(aborted_error());
         }
         Ok(())
     }
@@ -91,10 +91,10 @@ impl Storer {
 
 /// An upload that owns its file or a part of it.
 #[derive(Debug)]
-pub struct LiveUpload {
+pub struct ActiveUpload {
     /// `None`: no upload, but a change of the file that is over soon.
-    by: Option<Storer>,
-    claim: Claim,
+    client: Option<UploadClient>,
+    claim: WriteLockKind,
     /// All bytes are there; what is left is this end's work.
     ending: AtomicBool,
     taken_over: AtomicBool,
@@ -104,15 +104,15 @@ pub struct LiveUpload {
     withdrawing: AtomicBool,
 }
 
-impl LiveUpload {
+impl ActiveUpload {
     /// Whether it keeps out who wants to store with this claim.
-    fn excludes(&self, wanted: Claim) -> bool {
-        let sole = self.claim == Claim::Sole || wanted == Claim::Sole;
+    fn conflicts_with(&self, wanted: WriteLockKind) -> bool {
+        let sole = self.claim == WriteLockKind::Exclusive || wanted == WriteLockKind::Exclusive;
         sole || self.withdrawing.load(Ordering::Relaxed)
     }
 
     /// All bytes have come.
-    pub(super) fn note_ending(&self) {
+    pub(super) fn mark_received(&self) {
         self.ending.store(true, Ordering::Relaxed);
     }
 
@@ -123,7 +123,7 @@ impl LiveUpload {
 
     fn take_over(&self) {
         self.taken_over.store(true, Ordering::Relaxed);
-        if let Some(by) = &self.by {
+        if let Some(by) = &self.client {
             by.control.cancel();
         }
     }
@@ -131,39 +131,44 @@ impl LiveUpload {
 
 /// All uploads under way, shared by all sessions.
 #[derive(Debug, Default)]
-pub struct Uploads {
-    open: Mutex<HashMap<Inode, Vec<Arc<LiveUpload>>>>,
+pub struct UploadRegistry {
+    open: Mutex<HashMap<Inode, Vec<Arc<ActiveUpload>>>>,
     /// One has ended.
     freed: Condvar,
 }
 
 /// An upload's entry, for as long as it has the file open.
 #[derive(Debug)]
-pub(super) struct Lease {
-    uploads: Arc<Uploads>,
+pub(super) struct UploadLease {
+    uploads: Arc<UploadRegistry>,
     inode: Inode,
-    upload: Arc<LiveUpload>,
+    upload: Arc<ActiveUpload>,
 }
 
-impl Uploads {
+impl UploadRegistry {
     /// Enters an upload, unless the file's owners exclude it.
-    pub(super) fn enter(
+    pub(super) fn register(
         self: &Arc<Self>,
         inode: Inode,
-        claim: Claim,
-        by: &Storer,
-    ) -> Option<Lease> {
+        claim: WriteLockKind,
+        by: &UploadClient,
+    ) -> Option<UploadLease> {
         self.admit(inode, claim, Some(by.clone()))
     }
 
     /// Keeps uploads away from a file that is changed without one, unless somebody stores into it.
-    pub(super) fn keep_away(self: &Arc<Self>, inode: Inode) -> Option<Lease> {
-        self.admit(inode, Claim::Sole, None)
+    pub(super) fn exclude_uploads(self: &Arc<Self>, inode: Inode) -> Option<UploadLease> {
+        self.admit(inode, WriteLockKind::Exclusive, None)
     }
 
-    fn admit(self: &Arc<Self>, inode: Inode, claim: Claim, by: Option<Storer>) -> Option<Lease> {
-        let upload = Arc::new(LiveUpload {
-            by,
+    fn admit(
+        self: &Arc<Self>,
+        inode: Inode,
+        claim: WriteLockKind,
+        by: Option<UploadClient>,
+    ) -> Option<UploadLease> {
+        let upload = Arc::new(ActiveUpload {
+            client: by,
             claim,
             ending: AtomicBool::new(false),
             taken_over: AtomicBool::new(false),
@@ -172,7 +177,7 @@ impl Uploads {
         });
         let mut open = self.open();
         let owners = open.entry(inode).or_default();
-        if owners.iter().any(|owner| owner.excludes(claim)) {
+        if owners.iter().any(|owner| owner.conflicts_with(claim)) {
             return None;
         }
         upload.shared.store(!owners.is_empty(), Ordering::Relaxed);
@@ -180,7 +185,7 @@ impl Uploads {
             owner.shared.store(true, Ordering::Relaxed);
         }
         owners.push(Arc::clone(&upload));
-        Some(Lease {
+        Some(UploadLease {
             uploads: Arc::clone(self),
             inode,
             upload,
@@ -188,18 +193,18 @@ impl Uploads {
     }
 
     /// Whether somebody stores into the file.
-    pub(super) fn is_written(&self, inode: Inode) -> bool {
+    pub(super) fn is_being_written(&self, inode: Inode) -> bool {
         self.open().contains_key(&inode)
     }
 
     /// Runs `act` while nobody can begin to store into the file, unless an upload whose client is
     /// there has it.
-    pub(super) fn unless_written<T>(&self, inode: Inode, act: impl FnOnce() -> T) -> Option<T> {
+    pub(super) fn unless_uploading<T>(&self, inode: Inode, act: impl FnOnce() -> T) -> Option<T> {
         let open = self.open();
         let mut owners = open.get(&inode).into_iter().flatten();
-        let lives = |owner: &Arc<LiveUpload>| {
-            let by = owner.by.as_ref();
-            by.is_some_and(|by| !by.line.has_ended())
+        let lives = |owner: &Arc<ActiveUpload>| {
+            let by = owner.client.as_ref();
+            by.is_some_and(|by| !by.control_socket.peer_has_closed())
         };
         if owners.any(lives) {
             return None;
@@ -207,24 +212,24 @@ impl Uploads {
         Some(act())
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<LiveUpload>>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Inode, Vec<Arc<ActiveUpload>>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lease {
-    pub(super) fn upload(&self) -> &Arc<LiveUpload> {
+impl UploadLease {
+    pub(super) fn upload(&self) -> &Arc<ActiveUpload> {
         &self.upload
     }
 
     /// Nobody else may store into the file.
-    pub(super) fn is_sole(&self) -> bool {
-        self.upload.claim == Claim::Sole
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.upload.claim == WriteLockKind::Exclusive
     }
 
     /// Keeps all others out from now on, unless another upload has had the file since this one began:
     /// what both stored is the other's, too, which may have been told that it is on disk.
-    pub(super) fn withdraw(&self) -> bool {
+    pub(super) fn begin_rollback(&self) -> bool {
         let _nobody_enters = self.uploads.open();
         let shared = self.upload.shared.load(Ordering::Relaxed);
         self.upload.withdrawing.store(!shared, Ordering::Relaxed);
@@ -232,12 +237,15 @@ impl Lease {
     }
 
     /// Fails when nobody waits for this upload any more.
-    pub(super) fn check(&self) -> Result<(), FileError> {
-        self.upload.by.as_ref().map_or(Ok(()), Storer::check)
+    pub(super) fn check_wanted(&self) -> Result<(), FileError> {
+        self.upload
+            .client
+            .as_ref()
+            .map_or(Ok(()), UploadClient::check_wanted)
     }
 
     /// Runs `act` while nobody else can enter, if nobody else has.
-    pub(super) fn if_alone(&self, act: impl FnOnce()) {
+    pub(super) fn if_only_owner(&self, act: impl FnOnce()) {
         let open = self.uploads.open();
         if open
             .get(&self.inode)
@@ -248,7 +256,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for UploadLease {
     fn drop(&mut self) {
         let mut open = self.uploads.open();
         if let Some(owners) = open.get_mut(&self.inode) {
@@ -264,19 +272,19 @@ impl Drop for Lease {
 
 /// A second upload's wait for a file.
 #[derive(Debug)]
-pub(super) struct OwnerWatch<'a> {
-    uploads: &'a Uploads,
-    claim: Claim,
-    by: &'a Storer,
+pub(super) struct OwnerWait<'a> {
+    uploads: &'a UploadRegistry,
+    claim: WriteLockKind,
+    by: &'a UploadClient,
     began: Instant,
     /// The owners met so far.
-    watched: Vec<SeenOwner>,
+    watched: Vec<WatchedOwner>,
 }
 
 /// An owner under watch.
 #[derive(Debug)]
-struct SeenOwner {
-    upload: Arc<LiveUpload>,
+struct WatchedOwner {
+    upload: Arc<ActiveUpload>,
     since: Instant,
     /// Bytes it had received after [`SETTLE`].
     settled: Option<u64>,
@@ -286,15 +294,19 @@ struct SeenOwner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OwnerVerdict {
     /// It lives: the second upload is refused.
-    Stays,
+    KeepsFile,
     /// It is stopped.
-    GivesWay,
+    MustYield,
     /// That is not known yet, or it is ending already.
-    Unknown,
+    Undecided,
 }
 
-impl<'a> OwnerWatch<'a> {
-    pub(super) fn new(uploads: &'a Uploads, claim: Claim, by: &'a Storer) -> Self {
+impl<'a> OwnerWait<'a> {
+    pub(super) fn new(
+        uploads: &'a UploadRegistry,
+        claim: WriteLockKind,
+        by: &'a UploadClient,
+    ) -> Self {
         Self {
             uploads,
             claim,
@@ -309,15 +321,15 @@ impl<'a> OwnerWatch<'a> {
     /// # Errors
     /// [`FileErrorKind::InUse`] when an owner lives, or none has let go in time;
     /// [`FileErrorKind::Aborted`] when this upload is stopped meanwhile.
-    pub(super) fn outlast(&mut self, inode: Inode) -> Result<(), FileError> {
+    pub(super) fn wait_until_free(&mut self, inode: Inode) -> Result<(), FileError> {
         let mut open = self.uploads.open();
         loop {
-            self.by.check()?;
+            self.by.check_wanted()?;
             let owners: Vec<_> = open
                 .get(&inode)
                 .into_iter()
                 .flatten()
-                .filter(|owner| owner.excludes(self.claim))
+                .filter(|owner| owner.conflicts_with(self.claim))
                 .map(Arc::clone)
                 .collect();
             if owners.is_empty() {
@@ -330,16 +342,16 @@ impl<'a> OwnerWatch<'a> {
     }
 
     /// Stops the owners that give way, unless one of them stays.
-    fn judge(&mut self, owners: &[Arc<LiveUpload>], now: Instant) -> Result<(), FileError> {
+    fn judge(&mut self, owners: &[Arc<ActiveUpload>], now: Instant) -> Result<(), FileError> {
         let verdicts: Vec<_> = owners
             .iter()
             .map(|owner| self.verdict(owner, now))
             .collect();
-        if verdicts.contains(&OwnerVerdict::Stays) || now.duration_since(self.began) > LONGEST {
-            return Err(in_use());
+        if verdicts.contains(&OwnerVerdict::KeepsFile) || now.duration_since(self.began) > LONGEST {
+            return Err(in_use_error());
         }
         for (owner, verdict) in owners.iter().zip(verdicts) {
-            if verdict == OwnerVerdict::GivesWay {
+            if verdict == OwnerVerdict::MustYield {
                 tracing::info!("a store gives way to a later one of the same file");
                 owner.take_over();
             }
@@ -347,43 +359,47 @@ impl<'a> OwnerWatch<'a> {
         Ok(())
     }
 
-    fn verdict(&mut self, owner: &Arc<LiveUpload>, now: Instant) -> OwnerVerdict {
-        let Some(by) = owner.by.as_ref().filter(|by| !by.control.cancelled()) else {
-            return OwnerVerdict::Unknown;
+    fn verdict(&mut self, owner: &Arc<ActiveUpload>, now: Instant) -> OwnerVerdict {
+        let Some(by) = owner
+            .client
+            .as_ref()
+            .filter(|by| !by.control.is_cancelled())
+        else {
+            return OwnerVerdict::Undecided;
         };
         if owner.withdrawing.load(Ordering::Relaxed) {
-            return OwnerVerdict::Unknown;
+            return OwnerVerdict::Undecided;
         }
-        if by.line.has_ended() {
-            return OwnerVerdict::GivesWay;
+        if by.control_socket.peer_has_closed() {
+            return OwnerVerdict::MustYield;
         }
         if by.uploader != self.by.uploader {
-            return OwnerVerdict::Stays;
+            return OwnerVerdict::KeepsFile;
         }
         if owner.ending.load(Ordering::Relaxed) {
             // It may be this client's own, cut off after its last byte.
-            return OwnerVerdict::Unknown;
+            return OwnerVerdict::Undecided;
         }
         let bytes = by.control.bytes();
         let watched = self.watched(owner, now);
         let seen = now.duration_since(watched.since);
         if seen < SETTLE {
-            return OwnerVerdict::Unknown;
+            return OwnerVerdict::Undecided;
         }
         match *watched.settled.get_or_insert(bytes) {
-            settled if settled != bytes => OwnerVerdict::Stays,
-            _ if seen >= WATCH => OwnerVerdict::GivesWay,
-            _ => OwnerVerdict::Unknown,
+            settled if settled != bytes => OwnerVerdict::KeepsFile,
+            _ if seen >= WATCH => OwnerVerdict::MustYield,
+            _ => OwnerVerdict::Undecided,
         }
     }
 
-    fn watched(&mut self, owner: &Arc<LiveUpload>, now: Instant) -> &mut SeenOwner {
+    fn watched(&mut self, owner: &Arc<ActiveUpload>, now: Instant) -> &mut WatchedOwner {
         let known = self
             .watched
             .iter()
             .position(|watched| Arc::ptr_eq(&watched.upload, owner));
         let at = known.unwrap_or_else(|| {
-            self.watched.push(SeenOwner {
+            self.watched.push(WatchedOwner {
                 upload: Arc::clone(owner),
                 since: now,
                 settled: None,
@@ -400,11 +416,11 @@ impl<'a> OwnerWatch<'a> {
 /// A client that stores under an unfinished name and then renames takes the file for what it sent. If
 /// another session stored to the name in between, the file is another one's.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastUpload(Arc<Mutex<Option<Identity>>>);
+pub(super) struct LastUpload(Arc<Mutex<Option<FileIdentity>>>);
 
 impl LastUpload {
     /// A store that had the file to itself ended and left it in this state.
-    pub(super) fn note(&self, state: Identity) {
+    pub(super) fn record(&self, state: FileIdentity) {
         *self.state() = Some(state);
     }
 
@@ -417,7 +433,7 @@ impl LastUpload {
     }
 
     /// This session changed the name, times or rights of a file.
-    pub(super) fn carry(&self, before: &Identity, after: Identity) {
+    pub(super) fn carry_over(&self, before: &FileIdentity, after: FileIdentity) {
         let mut state = self.state();
         if *state == Some(*before) {
             *state = Some(after);
@@ -425,18 +441,18 @@ impl LastUpload {
     }
 
     /// Whether `now` is of the file that was stored, and somebody else has changed it since.
-    pub(super) fn is_overtaken(&self, now: &Identity) -> bool {
+    pub(super) fn was_overwritten(&self, now: &FileIdentity) -> bool {
         self.state()
             .is_some_and(|state| state.inode == now.inode && state != *now)
     }
 
-    fn state(&self) -> MutexGuard<'_, Option<Identity>> {
+    fn state(&self) -> MutexGuard<'_, Option<FileIdentity>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Another upload owns the file.
-pub(super) fn in_use() -> FileError {
+pub(super) fn in_use_error() -> FileError {
     FileError {
         kind: FileErrorKind::InUse,
         errno: None,

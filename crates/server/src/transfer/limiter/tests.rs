@@ -1,23 +1,22 @@
-
 use std::time::Duration;
 
-use tune::streams::auto::Verdict;
+use tune::streams::auto::LimiterVerdict;
 
 use super::*;
 
-fn report(evidence: Evidence) -> Report {
-    Report {
+fn report(evidence: Evidence) -> TransferReport {
+    TransferReport {
         evidence: Evidence {
             bytes: 1_000_000_000,
             elapsed: seconds(10),
             streams: 2,
-            streams_most: 2,
-            streams_last: 2,
-            congestion: Some("cubic".to_owned()),
+            peak_streams: 2,
+            final_streams: 2,
+            congestion_control: Some("cubic".to_owned()),
             ..evidence
         },
         remark: Some("Raise x.".to_owned()),
-        ..Report::default()
+        ..TransferReport::default()
     }
 }
 
@@ -25,11 +24,11 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn verdict(limiter: Limiter) -> Verdict {
-    Verdict {
+fn verdict(limiter: Limiter) -> LimiterVerdict {
+    LimiterVerdict {
         limiter,
         streams: 4,
-        congestion: "bbr".to_owned(),
+        congestion_control: "bbr".to_owned(),
         remedy: Some("more streams".to_owned()),
     }
 }
@@ -37,9 +36,9 @@ fn verdict(limiter: Limiter) -> Verdict {
 /// Most of the time the peer's window was full.
 fn window() -> Evidence {
     Evidence {
-        busy: seconds(10),
+        busy_time: seconds(10),
         rwnd_limited: seconds(6),
-        ..Evidence::of(Role::Sender)
+        ..Evidence::for_role(Role::Sender)
     }
 }
 
@@ -49,16 +48,16 @@ fn the_policys_verdict_counts_and_its_remedy_is_told_before_the_remark() {
         verdict: Some(verdict(Limiter::Loss)),
         ..window()
     });
-    let limits = Limits::of(&report);
+    let limits = LimiterSummary::of(&report);
     assert_eq!(limits.limiter, Some(Limiter::Loss));
     assert_eq!(limits.congestion.as_deref(), Some("bbr"));
-    let told = limits.said.verdict.unwrap();
+    let told = limits.client_remark.limiter.unwrap();
     assert_eq!(
         told.to_string(),
         "Limited by congestion window (loss), 4 streams, bbr."
     );
     assert_eq!(
-        limits.said.remark.as_deref(),
+        limits.client_remark.remark.as_deref(),
         Some("To change that: more streams; Raise x.")
     );
 }
@@ -69,31 +68,37 @@ fn where_the_policy_does_not_know_the_kernels_accounts_tell() {
         verdict: Some(verdict(Limiter::Unknown)),
         ..window()
     });
-    let limits = Limits::of(&report);
+    let limits = LimiterSummary::of(&report);
     assert_eq!(limits.limiter, Some(Limiter::ReceiveWindow));
-    assert_eq!(limits.said.verdict.unwrap().limiter(), "receive window");
+    assert_eq!(
+        limits.client_remark.limiter.unwrap().limiter(),
+        "receive window"
+    );
 }
 
 #[test]
 fn without_a_policy_a_sender_judges_and_a_receiver_keeps_it_for_the_log() {
-    let sent = Limits::of(&report(window()));
+    let sent = LimiterSummary::of(&report(window()));
     assert_eq!(
-        sent.said.verdict.unwrap().to_string(),
+        sent.client_remark.limiter.unwrap().to_string(),
         "Limited by receive window, 2 streams, cubic."
     );
     let slow = Evidence {
-        store: seconds(18),
-        wire: seconds(1),
-        ..Evidence::of(Role::Receiver)
+        store_time: seconds(18),
+        wire_time: seconds(1),
+        ..Evidence::for_role(Role::Receiver)
     };
-    let received = Limits::of(&report(slow));
+    let received = LimiterSummary::of(&report(slow));
     assert_eq!(received.limiter, Some(Limiter::StoreWrite));
-    assert_eq!((received.said.verdict, received.congestion), (None, None));
-    assert_eq!(received.said.remark.as_deref(), Some("Raise x."));
+    assert_eq!(
+        (received.client_remark.limiter, received.congestion),
+        (None, None)
+    );
+    assert_eq!(received.client_remark.remark.as_deref(), Some("Raise x."));
 }
 
 #[test]
 fn nothing_moved_is_not_told() {
-    let limits = Limits::of(&Report::default());
-    assert_eq!(limits, Limits::default());
+    let limits = LimiterSummary::of(&TransferReport::default());
+    assert_eq!(limits, LimiterSummary::default());
 }

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data::budget::StreamBudget;
-use data::channel::{Channel, ListenOptions};
+use data::channel::{ListenOptions, SessionDataChannel};
 use data::drs;
-use data::job::Settings;
-use data::options::{Congestion, IoMethod, TransferOptions};
+use data::job::TransferSettings;
+use data::options::{CongestionChoice, IoMethod, TransferOptions};
 use data::rate::RateLimit;
 use proto::server::{FileError, TransferKind, TransferRequest};
-use proto::sizing::Sizing;
+use proto::sizing::BufferSizing;
 use proto::stripes::{Stripe, StripeAddresses};
 use tune::Prior;
-use tune::sizing::drs::Interval;
+use tune::sizing::drs::DrsInterval;
 
 use super::file_error;
-use crate::data_address::told;
-use crate::files::{ControlLine, Files, Uploader};
-use crate::limits::Place;
+use crate::data_address::advertised_address;
+use crate::files::{ControlSocket, SessionFiles, Uploader};
+use crate::limits::QueuePermit;
 
 /// All that whoever carries a transfer out must be told. Nothing in it is open, shared or alive: it
 /// could be written down and given to another process.
@@ -60,9 +60,9 @@ pub(crate) enum DataAddresses {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TransferTerms {
     /// Congestion control of this end's sockets.
-    pub(crate) congestion: Congestion,
-    /// How often a receiving end computes the bandwidth ([`Sizing::Drs`]).
-    pub(crate) drs_interval: Interval,
+    pub(crate) congestion: CongestionChoice,
+    /// How often a receiving end computes the bandwidth ([`BufferSizing::Drs`]).
+    pub(crate) drs_interval: DrsInterval,
     /// How bytes move between file and socket.
     pub(crate) io: IoMethod,
     /// Payload of a MODE E block when sending, and unit of store access, bytes.
@@ -81,19 +81,19 @@ pub(crate) struct TransferTerms {
 #[derive(Debug)]
 pub(crate) struct LocalHandles {
     /// Where the session's files are.
-    pub(crate) files: Files,
+    pub(crate) files: SessionFiles,
     /// The control connection.
-    pub(crate) line: Arc<ControlLine>,
+    pub(crate) control_socket: Arc<ControlSocket>,
     /// The session's data channel; `None` before any PASV or PORT.
-    pub(crate) channel: Option<Channel>,
+    pub(crate) channel: Option<SessionDataChannel>,
     /// Bound on streams, for a channel that is yet to be made.
-    pub(crate) streams: StreamBudget,
+    pub(crate) stream_budget: StreamBudget,
     /// The server's budget of bytes per second.
     pub(crate) rate: Option<RateLimit>,
     /// This end of the DRS channel.
-    pub(crate) drs: Option<Arc<drs::Endpoint>>,
+    pub(crate) drs: Option<Arc<drs::DrsEndpoint>>,
     /// This transfer's place among those that the server runs at once.
-    pub(crate) place: Place,
+    pub(crate) permit: QueuePermit,
 }
 
 impl TransferOrder {
@@ -101,11 +101,11 @@ impl TransferOrder {
     pub(super) fn settings(
         &self,
         rate: Option<RateLimit>,
-        drs: Option<Arc<drs::Endpoint>>,
-    ) -> Settings {
+        drs: Option<Arc<drs::DrsEndpoint>>,
+    ) -> TransferSettings {
         let Self { request, terms, .. } = self;
-        let sends = matches!(request.what, TransferKind::Retrieve { .. });
-        Settings {
+        let sends = matches!(request.kind, TransferKind::Retrieve { .. });
+        TransferSettings {
             options: TransferOptions {
                 buffers: request.buffers,
                 drs_interval: terms.drs_interval,
@@ -118,14 +118,14 @@ impl TransferOrder {
             mode: request.mode,
             type_: request.type_,
             streams: request.streams.start as usize,
-            most_streams: request.streams.most as usize,
-            least_streams: request.streams.least as usize,
-            most_connections: terms.most_connections,
-            adapt: sends && request.streams.is_open(),
+            max_streams: request.streams.max as usize,
+            min_streams: request.streams.min as usize,
+            max_connections: terms.most_connections,
+            adapt: sends && request.streams.is_adjustable(),
             prior: terms.prior.clone(),
-            sum: None,
-            connect: terms.connect,
-            drs: drs.filter(|_| request.buffers.sizing == Sizing::Drs),
+            checksum: None,
+            connect_timeout: terms.connect,
+            drs: drs.filter(|_| request.buffers.sizing == BufferSizing::Drs),
             close_after: false,
         }
     }
@@ -133,12 +133,12 @@ impl TransferOrder {
 
 impl DataAddresses {
     /// Those of a channel that there is.
-    pub(crate) fn of(channel: Option<&Channel>) -> Self {
+    pub(crate) fn of(channel: Option<&SessionDataChannel>) -> Self {
         let Some(channel) = channel else {
             return Self::Unknown;
         };
         match channel.local_addr() {
-            Some(address) => Self::Awaited(StripeAddresses::only(address)),
+            Some(address) => Self::Awaited(StripeAddresses::single(address)),
             None => StripeAddresses::new(channel.targets().to_vec())
                 .map_or(Self::Unknown, Self::Targets),
         }
@@ -148,13 +148,14 @@ impl DataAddresses {
     pub(super) fn listen(
         &self,
         streams: StreamBudget,
-    ) -> Result<Option<(Channel, Option<StripeAddresses>)>, FileError> {
+    ) -> Result<Option<(SessionDataChannel, Option<StripeAddresses>)>, FileError> {
         let Self::ToListen { options, public } = self else {
             return Ok(None);
         };
-        let mut channel = Channel::listen(options).map_err(|error| file_error(&error))?;
+        let mut channel =
+            SessionDataChannel::listen(options).map_err(|error| file_error(&error))?;
         channel.set_budget(streams);
-        let tell = |at: SocketAddr| StripeAddresses::only(told(at, *public));
+        let tell = |at: SocketAddr| StripeAddresses::single(advertised_address(at, *public));
         let addresses = channel.local_addr().map(tell);
         Ok(Some((channel, addresses)))
     }

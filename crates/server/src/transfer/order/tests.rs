@@ -1,8 +1,8 @@
-use proto::command::{Mode, Type};
+use proto::command::{DataType, TransferMode};
 use proto::path::VPath;
 use proto::ranges::RangeSet;
-use proto::sizing::Buffers;
-use proto::streams::StreamRange;
+use proto::sizing::SocketBuffers;
+use proto::streams::ParallelismRange;
 
 use super::*;
 
@@ -15,35 +15,35 @@ fn order() -> TransferOrder {
     have.insert(0, 1000);
     TransferOrder {
         request: TransferRequest {
-            what: TransferKind::Retrieve {
+            kind: TransferKind::Retrieve {
                 path: VPath::root(),
-                part: Some((5000, 7000)),
-                have,
+                partial: Some((5000, 7000)),
+                already_received: have,
             },
-            mode: Mode::Extended,
-            type_: Type::Image,
-            streams: StreamRange {
+            mode: TransferMode::Extended,
+            type_: DataType::Image,
+            streams: ParallelismRange {
                 start: 3,
-                least: 2,
-                most: 9,
+                min: 2,
+                max: 9,
             },
-            congestion: "auto".to_owned(),
+            congestion_control: "auto".to_owned(),
             delayed_passive: None,
-            buffers: Buffers::sized(Sizing::Auto),
+            buffers: SocketBuffers::sized_by(BufferSizing::Auto),
             perf_marker_seconds: 5,
             range_marker_seconds: 0,
         },
-        stripe: Stripe::ONLY,
-        connections: DataAddresses::Targets(StripeAddresses::only(at(40_000))),
+        stripe: Stripe::SINGLE,
+        connections: DataAddresses::Targets(StripeAddresses::single(at(40_000))),
         terms: TransferTerms {
-            congestion: Congestion::Auto,
-            drs_interval: Interval::default(),
+            congestion: CongestionChoice::Auto,
+            drs_interval: DrsInterval::default(),
             io: IoMethod::Sendfile,
             block: 1 << 18,
             stall: Duration::from_secs(7),
             connect: Duration::from_secs(8),
             most_connections: 12,
-            prior: Prior::of_streams(4),
+            prior: Prior::with_streams(4),
         },
         uploader: Uploader::User("ann".to_owned()),
     }
@@ -72,13 +72,13 @@ fn an_order_is_plain_data_and_handles_are_not() {
     // What is open, counted or shared cannot be compared, so that no order can hold it.
     lacks!(LocalHandles, PartialEq);
     lacks!(LocalHandles, Clone);
-    lacks!(Files, PartialEq);
-    lacks!(ControlLine, PartialEq);
-    lacks!(Channel, PartialEq);
+    lacks!(SessionFiles, PartialEq);
+    lacks!(ControlSocket, PartialEq);
+    lacks!(SessionDataChannel, PartialEq);
     lacks!(StreamBudget, PartialEq);
     lacks!(RateLimit, PartialEq);
-    lacks!(drs::Endpoint, PartialEq);
-    lacks!(Place, PartialEq);
+    lacks!(drs::DrsEndpoint, PartialEq);
+    lacks!(QueuePermit, PartialEq);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_copy_of_an_order_is_the_same_order() {
     assert_ne!(other, copy);
     assert_eq!(copy, order());
     let elsewhere = TransferOrder {
-        connections: DataAddresses::Targets(StripeAddresses::only(at(40_001))),
+        connections: DataAddresses::Targets(StripeAddresses::single(at(40_001))),
         ..order()
     };
     assert_ne!(elsewhere, copy);
@@ -104,24 +104,24 @@ fn the_pump_is_told_what_was_ordered_and_given_what_is_here() {
     let settings = order().settings(Some(RateLimit::new(9000)), None);
     assert_eq!(
         (settings.mode, settings.type_),
-        (Mode::Extended, Type::Image)
+        (TransferMode::Extended, DataType::Image)
     );
     let streams = [
         settings.streams,
-        settings.least_streams,
-        settings.most_streams,
-        settings.most_connections,
+        settings.min_streams,
+        settings.max_streams,
+        settings.max_connections,
     ];
     assert_eq!(streams, [3, 2, 9, 12]);
     assert!(settings.adapt);
     let options = &settings.options;
-    assert_eq!(options.congestion, Congestion::Auto);
+    assert_eq!(options.congestion, CongestionChoice::Auto);
     assert_eq!((options.io, options.block), (IoMethod::Sendfile, 1 << 18));
-    assert_eq!(options.buffers.sizing, Sizing::Auto);
-    let seconds = [options.stall, settings.connect].map(|time| time.as_secs());
+    assert_eq!(options.buffers.sizing, BufferSizing::Auto);
+    let seconds = [options.stall, settings.connect_timeout].map(|time| time.as_secs());
     assert_eq!(seconds, [7, 8]);
     assert_eq!(options.rate.as_ref().map(RateLimit::rate), Some(9000));
-    assert_eq!(settings.prior, Prior::of_streams(4));
+    assert_eq!(settings.prior, Prior::with_streams(4));
 }
 
 #[test]
@@ -132,36 +132,36 @@ fn only_a_retrieve_with_an_open_number_of_streams_adapts() {
         order.settings(None, None).adapt
     };
     assert!(with(|_| {}));
-    assert!(!with(|request| request.streams = StreamRange::fixed(3)));
+    assert!(!with(|request| request.streams = ParallelismRange::fixed(3)));
     assert!(!with(|request| {
-        request.what = TransferKind::Store {
+        request.kind = TransferKind::Store {
             path: VPath::root(),
-            disposition: proto::server::Disposition::Truncate,
-            allocate: None,
-            sum: None,
-            expect: None,
-            modify: None,
+            disposition: proto::server::StoreDisposition::Truncate,
+            announced_size: None,
+            checksum_algorithm: None,
+            expected_checksum: None,
+            modified: None,
         };
     }));
 }
 
 #[test]
 fn an_order_names_the_addresses_of_the_channel() {
-    let of = |channel: &Channel| DataAddresses::of(Some(channel));
+    let of = |channel: &SessionDataChannel| DataAddresses::of(Some(channel));
     assert_eq!(DataAddresses::of(None), DataAddresses::Unknown);
-    let none = Channel::connect_to(Vec::new(), None);
+    let none = SessionDataChannel::connect_to(Vec::new(), None);
     assert_eq!(of(&none), DataAddresses::Unknown);
     let targets = vec![at(40_000), at(40_001)];
-    let active = Channel::connect_to(targets.clone(), None);
+    let active = SessionDataChannel::connect_to(targets.clone(), None);
     let expected = StripeAddresses::new(targets).unwrap();
     assert_eq!(of(&active), DataAddresses::Targets(expected));
-    let passive = Channel::listen(&ListenOptions {
+    let passive = SessionDataChannel::listen(&ListenOptions {
         ip: [127, 0, 0, 1].into(),
         ports: None,
-        accept: data::channel::Accept::Any,
-        buffers: Buffers::default(),
+        accept: data::channel::AllowedPeers::Any,
+        buffers: SocketBuffers::default(),
     })
     .unwrap();
-    let expected = StripeAddresses::only(passive.local_addr().unwrap());
+    let expected = StripeAddresses::single(passive.local_addr().unwrap());
     assert_eq!(of(&passive), DataAddresses::Awaited(expected));
 }

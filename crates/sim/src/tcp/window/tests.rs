@@ -1,31 +1,30 @@
-
 use super::*;
 
 const RTT: Duration = Duration::from_millis(100);
 
-fn window(congestion: Congestion) -> Window {
-    let mut window = Window::new(&Config {
+fn window(congestion: CongestionAlgorithm) -> CongestionWindow {
+    let mut window = CongestionWindow::new(&TcpConfig {
         congestion,
-        ..Config::default()
+        ..TcpConfig::default()
     });
     window.cwnd = 1000.0;
     window
 }
 
 /// One round trip in which everything is acknowledged, segment by segment.
-fn round(window: &mut Window, now: &mut Duration, rtt: Duration) {
+fn round(window: &mut CongestionWindow, now: &mut Duration, rtt: Duration) {
     let acks = window.cwnd().floor();
     let mut acked = 0.0;
     while acked < acks {
         acked += 1.0;
         *now += rtt.div_f64(acks);
-        window.open(*now, rtt, 1, false);
+        window.on_ack(*now, rtt, 1, false);
     }
 }
 
 #[test]
 fn newreno_adds_one_segment_a_round_trip() {
-    let mut w = window(Congestion::NewReno);
+    let mut w = window(CongestionAlgorithm::NewReno);
     w.on_loss(1000);
     assert_eq!(w.cwnd(), 500.0);
     let mut now = Duration::ZERO;
@@ -40,12 +39,12 @@ fn newreno_adds_one_segment_a_round_trip() {
 /// the old window, convex.
 #[test]
 fn cubic_follows_its_function() {
-    let mut w = window(Congestion::Cubic);
+    let mut w = window(CongestionAlgorithm::Cubic);
     w.on_loss(1000);
     assert_eq!(w.cwnd(), 700.0);
     let k = (300.0_f64 / 0.4).cbrt();
     let mut now = Duration::from_secs(7);
-    w.open(now, RTT, 1, false);
+    w.on_ack(now, RTT, 1, false);
     let start = now;
     while now - start < Duration::from_secs(16) {
         round(&mut w, &mut now, RTT);
@@ -64,7 +63,7 @@ fn cubic_follows_its_function() {
 /// Section 4.3: on a short path CUBIC is no slower than AIMD with its own factor of reduction.
 #[test]
 fn cubic_is_reno_friendly_on_short_paths() {
-    let mut w = window(Congestion::Cubic);
+    let mut w = window(CongestionAlgorithm::Cubic);
     w.cwnd = 40.0;
     w.on_loss(40);
     let short = Duration::from_millis(1);
@@ -78,7 +77,7 @@ fn cubic_is_reno_friendly_on_short_paths() {
 
 #[test]
 fn cubic_gives_way_faster_when_it_loses_twice() {
-    let mut w = window(Congestion::Cubic);
+    let mut w = window(CongestionAlgorithm::Cubic);
     w.on_loss(1000);
     w.on_loss(700);
     assert!((w.cwnd() - 490.0).abs() < 1e-9);
@@ -92,7 +91,7 @@ fn cubic_gives_way_faster_when_it_loses_twice() {
 
 #[test]
 fn a_pause_does_not_count() {
-    let mut paused = window(Congestion::Cubic);
+    let mut paused = window(CongestionAlgorithm::Cubic);
     paused.on_loss(1000);
     let mut steady = paused;
     let mut now = Duration::ZERO;
@@ -100,7 +99,7 @@ fn a_pause_does_not_count() {
         round(&mut paused, &mut now, RTT);
     }
     let mut later = now + Duration::from_secs(30);
-    paused.pause(later);
+    paused.on_ack_not_cwnd_limited(later);
     for _ in 0..20 {
         round(&mut paused, &mut later, RTT);
     }
@@ -113,9 +112,9 @@ fn a_pause_does_not_count() {
 
 #[test]
 fn a_second_timeout_keeps_the_threshold() {
-    let mut w = window(Congestion::NewReno);
+    let mut w = window(CongestionAlgorithm::NewReno);
     w.on_timeout(1000, false);
-    assert_eq!((w.cwnd(), w.threshold()), (1.0, 500.0));
+    assert_eq!((w.cwnd(), w.ssthresh()), (1.0, 500.0));
     w.on_timeout(1000, true);
-    assert_eq!((w.cwnd(), w.threshold()), (1.0, 500.0));
+    assert_eq!((w.cwnd(), w.ssthresh()), (1.0, 500.0));
 }

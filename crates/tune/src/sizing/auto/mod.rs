@@ -5,107 +5,113 @@
 //! never made smaller; a receive buffer that was raised without effect goes back to the kernel.
 //! What is made smaller is the window, in two cases in which that cannot cost any speed.
 
-mod account;
-mod backlog;
-mod clamp;
-mod imposed;
+mod host_limit;
+mod imposed_window;
+mod reader_backlog;
 mod receiver;
 mod sender;
+mod slow_path_clamp;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-pub use self::account::Bound;
-use self::account::{Account, Setting};
-use self::receiver::Receiver;
-use self::sender::Sender;
-use super::caps::Caps;
-use super::{Change, Decision};
+pub use self::host_limit::HostBound;
+use self::host_limit::{HostLimit, HostLimitTimes};
+use self::receiver::ReceiveBufferTuner;
+use self::sender::SendBufferTuner;
+use super::host_limits::HostBufferLimits;
+use super::{BufferDecision, BufferSetting};
 use crate::limiter::Role;
-use crate::look::Look;
-use crate::observation::{Class, Meter, Standing, Tally, Trip, Verdict};
+use crate::observation::{
+    Bottleneck, BottleneckClassifier, ClassifiedInterval, Hysteresis, RateMeter, Rtt,
+};
+use crate::sample::TcpSample;
 
 /// One end of one stream.
 #[derive(Debug, Clone)]
-pub struct Auto {
-    caps: Caps,
-    end: End,
-    meter: Meter,
-    tally: Tally,
-    standing: Standing,
-    account: Account,
-    last: Option<Look>,
+pub struct BufferTuner {
+    caps: HostBufferLimits,
+    end: BufferEnd,
+    meter: RateMeter,
+    tally: BottleneckClassifier,
+    standing: Hysteresis,
+    account: HostLimitTimes,
+    last: Option<TcpSample>,
 }
 
 #[derive(Debug, Clone)]
-enum End {
-    Sender(Sender),
-    Receiver(Receiver),
+enum BufferEnd {
+    Sender(SendBufferTuner),
+    Receiver(ReceiveBufferTuner),
 }
 
 /// Action that an end wants.
 #[derive(Debug)]
-struct Action {
-    change: Option<Change>,
-    class: Class,
+struct BufferAction {
+    change: Option<BufferSetting>,
+    class: Bottleneck,
     reason: String,
 }
 
-impl Auto {
+impl BufferTuner {
     /// A stream that has just been opened.
-    pub fn new(role: Role, caps: Caps) -> Self {
+    pub fn new(role: Role, caps: HostBufferLimits) -> Self {
         Self {
             caps,
             end: match role {
-                Role::Sender => End::Sender(Sender::default()),
-                Role::Receiver => End::Receiver(Receiver::default()),
+                Role::Sender => BufferEnd::Sender(SendBufferTuner::default()),
+                Role::Receiver => BufferEnd::Receiver(ReceiveBufferTuner::default()),
             },
-            meter: Meter::default(),
-            tally: Tally::default(),
-            standing: Standing::default(),
-            account: Account::default(),
+            meter: RateMeter::default(),
+            tally: BottleneckClassifier::default(),
+            standing: Hysteresis::default(),
+            account: HostLimitTimes::default(),
             last: None,
         }
     }
 
     /// The stream's send buffer is known to be right at this size, bytes as reported: it is set at the
     /// first look if that is more than autotuning gives. A receiver's buffer is left to grow.
-    pub fn knowing(mut self, buffer: Option<u64>) -> Self {
-        if let End::Sender(sender) = &mut self.end {
-            sender.know(buffer);
+    pub fn with_known_buffer(mut self, buffer: Option<u64>) -> Self {
+        if let BufferEnd::Sender(sender) = &mut self.end {
+            sender.set_known_buffer(buffer);
         }
         self
     }
 
     /// Takes a look. A decision comes when something is to be done, and when the limiter changes.
     /// Looks that are older than the last are ignored.
-    pub fn on_look(&mut self, look: &Look) -> Option<Decision> {
-        let stale = |last: &Look| look.at <= last.at || look.bytes < last.bytes;
+    pub fn on_sample(&mut self, look: &TcpSample) -> Option<BufferDecision> {
+        let stale = |last: &TcpSample| look.at <= last.at || look.bytes < last.bytes;
         if self.last.as_ref().is_some_and(stale) {
             return None;
         }
         self.last = Some(*look);
-        let trip = Trip::of(look);
-        self.meter.on_look(look, trip);
-        let verdict = self.tally.on_look(self.role(), look);
+        let trip = Rtt::of_sample(look);
+        self.meter.on_sample(look, trip);
+        let verdict = self.tally.on_sample(self.role(), look);
         let verdict = verdict.map(|verdict| self.without_imposed(verdict));
         if let Some(verdict) = verdict {
-            let setting = self.bound_by(look, verdict.class);
-            self.account.note(look, verdict, setting);
+            let setting = self.host_limit(look, verdict.bottleneck);
+            self.account.add_interval(look, verdict, setting);
         }
-        if let Some(action) = self.act(look, trip) {
-            self.standing.tell(look.at, action.class);
+        if let Some(action) = self.adjust_buffer(look, trip) {
+            self.standing.set_reported(look.at, action.class);
             return Some(decision(look, action));
         }
-        let Verdict { class, rate, .. } = verdict?;
-        self.standing.on_class(look.at, class).then(|| {
+        let ClassifiedInterval {
+            bottleneck: class,
+            rate,
+            ..
+        } = verdict?;
+        self.standing.is_change(look.at, class).then(|| {
             decision(
                 look,
-                Action {
+                BufferAction {
                     change: None,
                     class,
-                    reason: class.reason(self.role(), look, rate),
+                    reason: class.describe(self.role(), look, rate),
                 },
             )
         })
@@ -113,21 +119,21 @@ impl Auto {
 
     /// When the next look is due, after the last: four times a round trip, so that a buffer that
     /// fills is seen within one, and more seldom where nothing changes.
-    pub fn due(&self) -> Duration {
+    pub fn next_sample_in(&self) -> Duration {
         const EAGER: Duration = Duration::from_millis(10);
         const CALM: Duration = Duration::from_millis(100);
         let Some(look) = &self.last else {
             return EAGER;
         };
-        let trip = Trip::of(look);
-        if trip.base.is_zero() {
+        let trip = Rtt::of_sample(look);
+        if trip.min.is_zero() {
             return EAGER;
         }
-        if trip.is_short() {
+        if trip.is_local() {
             return CALM;
         }
-        let quarter = (trip.base / 4).clamp(EAGER, CALM);
-        if self.standing.is_old(look.at) {
+        let quarter = (trip.min / 4).clamp(EAGER, CALM);
+        if self.standing.is_stable(look.at) {
             (quarter * 2).max(CALM / 2)
         } else {
             quarter
@@ -136,7 +142,7 @@ impl Auto {
 
     /// A limit of this host that holds the stream back now, and that more streams would get
     /// around.
-    pub fn bound(&self) -> Option<Bound> {
+    pub fn host_bound(&self) -> Option<HostBound> {
         self.account.bound
     }
 
@@ -148,55 +154,65 @@ impl Auto {
 
     /// Nobody will look at this stream again: what undoes a window that is kept small, and would
     /// stay so for a later transfer over the same connection.
-    pub fn release(&mut self) -> Option<Change> {
+    pub fn release(&mut self) -> Option<BufferSetting> {
         match (&mut self.end, &self.last) {
-            (End::Receiver(receiver), Some(look)) => receiver.release(look),
+            (BufferEnd::Receiver(receiver), Some(look)) => receiver.release(look),
             _ => None,
         }
     }
 
     /// A window that this end itself keeps small is not what limits.
-    fn without_imposed(&self, verdict: Verdict) -> Verdict {
+    fn without_imposed(&self, verdict: ClassifiedInterval) -> ClassifiedInterval {
         match &self.end {
-            End::Receiver(receiver) if verdict.class == Class::Window => Verdict {
-                class: receiver.imposed().unwrap_or(Class::Window),
-                ..verdict
-            },
+            BufferEnd::Receiver(receiver) if verdict.bottleneck == Bottleneck::ReceiveWindow => {
+                ClassifiedInterval {
+                    bottleneck: receiver.imposed().unwrap_or(Bottleneck::ReceiveWindow),
+                    ..verdict
+                }
+            }
             _ => verdict,
         }
     }
 
     fn role(&self) -> Role {
         match self.end {
-            End::Sender(_) => Role::Sender,
-            End::Receiver(_) => Role::Receiver,
+            BufferEnd::Sender(_) => Role::Sender,
+            BufferEnd::Receiver(_) => Role::Receiver,
         }
     }
 
-    fn act(&mut self, look: &Look, trip: Trip) -> Option<Action> {
+    fn adjust_buffer(&mut self, look: &TcpSample, trip: Rtt) -> Option<BufferAction> {
         match &mut self.end {
-            End::Sender(sender) => sender.on_look(look, self.meter.lately(), &self.caps),
-            End::Receiver(receiver) => receiver.on_look(look, trip, &self.meter, &self.caps),
+            BufferEnd::Sender(sender) => {
+                sender.on_sample(look, self.meter.best_recent(), &self.caps)
+            }
+            BufferEnd::Receiver(receiver) => {
+                receiver.on_sample(look, trip, &self.meter, &self.caps)
+            }
         }
     }
 
-    fn bound_by(&self, look: &Look, class: Class) -> Option<Setting> {
-        if Trip::of(look).is_short() {
+    fn host_limit(&self, look: &TcpSample, class: Bottleneck) -> Option<HostLimit> {
+        if Rtt::of_sample(look).is_local() {
             return None;
         }
         match (&self.end, class) {
-            (End::Sender(sender), Class::SendBuffer) => sender.bound_by(look, &self.caps),
-            (End::Receiver(receiver), Class::Window) => receiver.bound_by(look, &self.caps),
+            (BufferEnd::Sender(sender), Bottleneck::SendBuffer) => {
+                sender.host_limit(look, &self.caps)
+            }
+            (BufferEnd::Receiver(receiver), Bottleneck::ReceiveWindow) => {
+                receiver.host_limit(look, &self.caps)
+            }
             _ => None,
         }
     }
 }
 
-fn decision(look: &Look, action: Action) -> Decision {
-    Decision {
+fn decision(look: &TcpSample, action: BufferAction) -> BufferDecision {
+    BufferDecision {
         stream: look.stream,
         at: look.at,
-        change: action.change,
+        setting: action.change,
         limiter: action.class.limiter(),
         reason: action.reason,
     }

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use units::{bytes_in, show};
 
-use super::super::Change;
-use super::super::caps::Caps;
-use super::backlog::Backlog;
-use super::clamp::Clamp;
-use super::{Action, Setting};
-use crate::look::Look;
-use crate::observation::{Class, Meter, Trip, fills_window, is_backed_up};
+use super::super::BufferSetting;
+use super::super::host_limits::HostBufferLimits;
+use super::reader_backlog::ReaderBacklog;
+use super::slow_path_clamp::SlowPathClamp;
+use super::{BufferAction, HostLimit};
+use crate::observation::{
+    Bottleneck, RateMeter, Rtt, fills_receive_window, is_receive_buffer_backed_up,
+};
+use crate::sample::TcpSample;
 
 /// A kernel that goes on shrinking the buffer is left alone after so many repairs.
 const REPAIRS: u32 = 4;
@@ -25,7 +27,7 @@ const STUCK: Duration = Duration::from_millis(300);
 
 /// When a buffer was raised: the bytes that had come, and the window.
 #[derive(Debug, Clone, Copy)]
-struct Before {
+struct BeforeRaise {
     at: Duration,
     bytes: u64,
     window: u64,
@@ -33,9 +35,9 @@ struct Before {
 
 /// One stream's receive buffer.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Receiver {
-    backlog: Backlog,
-    clamp: Clamp,
+pub(super) struct ReceiveBufferTuner {
+    backlog: ReaderBacklog,
+    clamp: SlowPathClamp,
     /// The buffer's size, and since when it has it.
     buffer: u64,
     unchanged_since: Duration,
@@ -48,7 +50,7 @@ pub(super) struct Receiver {
     /// The size asked for last, as reported.
     asked: u64,
     /// Before the buffer was raised, until the window is seen to have followed.
-    unverified: Option<Before>,
+    unverified: Option<BeforeRaise>,
     /// The size that the kernel made smaller, until it is that large again or was repaired.
     fell_from: Option<u64>,
     /// Raising did not help.
@@ -57,14 +59,14 @@ pub(super) struct Receiver {
     repaired_at: Option<Duration>,
 }
 
-impl Receiver {
-    pub(super) fn on_look(
+impl ReceiveBufferTuner {
+    pub(super) fn on_sample(
         &mut self,
-        look: &Look,
-        trip: Trip,
-        meter: &Meter,
-        caps: &Caps,
-    ) -> Option<Action> {
+        look: &TcpSample,
+        trip: Rtt,
+        meter: &RateMeter,
+        caps: &HostBufferLimits,
+    ) -> Option<BufferAction> {
         if look.receive_buffer == 0 {
             return None;
         }
@@ -77,7 +79,7 @@ impl Receiver {
             self.unverified = None;
             return None;
         }
-        if is_backed_up(look) {
+        if is_receive_buffer_backed_up(look) {
             return None;
         }
         self.verify(look, trip, caps)
@@ -87,93 +89,103 @@ impl Receiver {
     }
 
     /// Sets or lifts a smaller window.
-    fn impose(&mut self, look: &Look, trip: Trip, meter: &Meter) -> Option<Action> {
-        let action = self.backlog.on_look(look, trip);
-        if action.is_some() || self.backlog.in_force() || is_backed_up(look) {
+    fn impose(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) -> Option<BufferAction> {
+        let action = self.backlog.on_sample(look, trip);
+        if action.is_some() || self.backlog.in_force() || is_receive_buffer_backed_up(look) {
             return action;
         }
-        self.clamp.on_look(look, trip, meter)
+        self.clamp.on_sample(look, trip, meter)
     }
 
     /// Takes back a window that is kept small.
-    pub(super) fn release(&mut self, look: &Look) -> Option<Change> {
+    pub(super) fn release(&mut self, look: &TcpSample) -> Option<BufferSetting> {
         let backlog = self.backlog.release(look);
         self.clamp.release(look).or(backlog)
     }
 
     /// Why the window is smaller than the buffer allows, if this end has made it so.
-    pub(super) fn imposed(&self) -> Option<Class> {
-        let sink = self.backlog.in_force().then_some(Class::Sink);
-        sink.or(self.clamp.in_force().then_some(Class::PathFull))
+    pub(super) fn imposed(&self) -> Option<Bottleneck> {
+        let sink = self.backlog.in_force().then_some(Bottleneck::ReceiverApp);
+        sink.or(self.clamp.in_force().then_some(Bottleneck::Link))
     }
 
     /// The setting that holds this stream back for good, if its window does.
-    pub(super) fn bound_by(&self, look: &Look, caps: &Caps) -> Option<Setting> {
-        if look.window_ceiling > 0 && look.window >= look.window_ceiling / 10 * 9 {
-            return Some(Setting::WindowScale);
+    pub(super) fn host_limit(
+        &self,
+        look: &TcpSample,
+        caps: &HostBufferLimits,
+    ) -> Option<HostLimit> {
+        if look.max_receive_window > 0 && look.receive_window >= look.max_receive_window / 10 * 9 {
+            return Some(HostLimit::WindowScale);
         }
         let at_end = self.taken || self.at_end(look, caps);
         let reachable = room(look, caps) > 0 && !self.gave_up;
-        (at_end && !reachable).then_some(Setting::ReceiveBuffer)
+        (at_end && !reachable).then_some(HostLimit::ReceiveBuffer)
     }
 
     /// Notes sizes.
-    fn observe(&mut self, look: &Look, trip: Trip, meter: &Meter) {
+    fn observe(&mut self, look: &TcpSample, trip: Rtt, meter: &RateMeter) {
         let before = self.fell_from.unwrap_or(self.buffer);
         self.fell_from = (look.receive_buffer < before / 10 * 9).then_some(before);
         if look.receive_buffer != self.buffer {
             self.buffer = look.receive_buffer;
             self.unchanged_since = look.at;
         }
-        self.widest = self.widest.max(look.window);
-        self.full_since = if fills_window(look, trip, meter.latest()) {
+        self.widest = self.widest.max(look.receive_window);
+        self.full_since = if fills_receive_window(look, trip, meter.latest()) {
             self.full_since.or(Some(look.at))
         } else {
             None
         };
     }
 
-    fn at_end(&self, look: &Look, caps: &Caps) -> bool {
-        look.receive_buffer >= caps.receive_untouched() / 10 * 9
+    fn at_end(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
+        look.receive_buffer >= caps.max_unset_receive_buffer() / 10 * 9
     }
 
-    fn is_full_for(&self, look: &Look, time: Duration) -> bool {
+    fn is_full_for(&self, look: &TcpSample, time: Duration) -> bool {
         self.full_since
             .is_some_and(|since| look.at.saturating_sub(since) >= time)
     }
 
     /// A raised buffer is of use only when the window follows, which it does as data arrives.
-    fn verify(&mut self, look: &Look, trip: Trip, caps: &Caps) -> Option<Action> {
+    fn verify(
+        &mut self,
+        look: &TcpSample,
+        trip: Rtt,
+        caps: &HostBufferLimits,
+    ) -> Option<BufferAction> {
         let before = self.unverified?;
-        if look.window > before.window / 100 * 105 {
+        if look.receive_window > before.window / 100 * 105 {
             self.unverified = None;
             return None;
         }
         let time = look.at.saturating_sub(before.at);
         let come = look.bytes.saturating_sub(before.bytes);
         // A window of nothing is one that the kernel does not show.
-        if look.window == 0 || time < VERIFY.max(trip.now * 2) || come < before.window {
+        if look.receive_window == 0 || time < VERIFY.max(trip.smoothed * 2) || come < before.window
+        {
             return None;
         }
         self.unverified = None;
         self.gave_up = true;
-        self.taken = !caps.receive_autotunes;
-        Some(Action {
+        self.taken = !caps.receive_autotuning;
+        Some(BufferAction {
             change: caps
-                .receive_autotunes
-                .then_some(Change::Regrow(before.window)),
-            class: Class::Window,
+                .receive_autotuning
+                .then_some(BufferSetting::RestoreAutotuning(before.window)),
+            class: Bottleneck::ReceiveWindow,
             reason: format!(
                 "the window stayed at {} although the buffer was raised to {}; left to the kernel from \
                  now on",
-                show::bytes(look.window),
+                show::bytes(look.receive_window),
                 show::bytes(look.receive_buffer)
             ),
         })
     }
 
     /// Linux 6.17 to 7.0 may cut an autotuned buffer down to what it holds.
-    fn repair_fall(&mut self, look: &Look, caps: &Caps) -> Option<Action> {
+    fn repair_fall(&mut self, look: &TcpSample, caps: &HostBufferLimits) -> Option<BufferAction> {
         let before = self.fell_from?;
         if !self.may_repair(look, caps) {
             return None;
@@ -191,10 +203,15 @@ impl Receiver {
 
     /// Autotuning grows only when a round trip brings more than any before, which a full window
     /// prevents once it has shrunk.
-    fn repair_stuck(&mut self, look: &Look, trip: Trip, caps: &Caps) -> Option<Action> {
-        let patience = STUCK.max(trip.now * 4);
+    fn repair_stuck(
+        &mut self,
+        look: &TcpSample,
+        trip: Rtt,
+        caps: &HostBufferLimits,
+    ) -> Option<BufferAction> {
+        let patience = STUCK.max(trip.smoothed * 4);
         let still = look.at.saturating_sub(self.unchanged_since) >= patience;
-        if trip.is_short()
+        if trip.is_local()
             || !still
             || !self.is_full_for(look, patience)
             || self.at_end(look, caps)
@@ -202,47 +219,53 @@ impl Receiver {
         {
             return None;
         }
-        let window = ceiling(look).min(look.window.saturating_mul(2));
+        let window = ceiling(look).min(look.receive_window.saturating_mul(2));
         Some(self.repair(
             look,
             window,
             &format!(
                 "the window of {} is full and autotuning stands still with a buffer of {}",
-                show::bytes(look.window),
+                show::bytes(look.receive_window),
                 show::bytes(look.receive_buffer)
             ),
         ))
     }
 
-    fn may_repair(&self, look: &Look, caps: &Caps) -> bool {
+    fn may_repair(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
         let rested = self
             .repaired_at
             .is_none_or(|at| look.at.saturating_sub(at) >= REPAIR_PAUSE);
-        caps.receive_autotunes && !self.taken && self.repairs < REPAIRS && rested
+        caps.receive_autotuning && !self.taken && self.repairs < REPAIRS && rested
     }
 
-    fn repair(&mut self, look: &Look, window: u64, what: &str) -> Action {
+    fn repair(&mut self, look: &TcpSample, window: u64, what: &str) -> BufferAction {
         self.repairs += 1;
         self.repaired_at = Some(look.at);
         self.fell_from = None;
-        Action {
-            change: Some(Change::Regrow(window)),
-            class: Class::Window,
+        BufferAction {
+            change: Some(BufferSetting::RestoreAutotuning(window)),
+            class: Bottleneck::ReceiveWindow,
             reason: format!("{what}; given room for {} again", show::bytes(window)),
         }
     }
 
     /// Takes over where autotuning ends and SO_RCVBUF may go further.
-    fn grow(&mut self, look: &Look, trip: Trip, meter: &Meter, caps: &Caps) -> Option<Action> {
-        if self.gave_up || trip.is_short() || !(self.taken || self.at_end(look, caps)) {
+    fn grow(
+        &mut self,
+        look: &TcpSample,
+        trip: Rtt,
+        meter: &RateMeter,
+        caps: &HostBufferLimits,
+    ) -> Option<BufferAction> {
+        if self.gave_up || trip.is_local() || !(self.taken || self.at_end(look, caps)) {
             return None;
         }
         // The argument shall be twice what a round trip brings (DRS); four times, as reported.
-        let paper = bytes_in(meter.lately(), trip.judged()).saturating_mul(4);
-        let wanted = if caps.receive_autotunes {
+        let paper = bytes_in(meter.best_recent(), trip.for_window()).saturating_mul(4);
+        let wanted = if caps.receive_autotuning {
             // Autotuning has kept the buffer ahead of the path so far: only a full window is a
             // reason to end that, and only one that follows a reason to go on.
-            if self.unverified.is_some() || !self.is_full_for(look, trip.now * 2) {
+            if self.unverified.is_some() || !self.is_full_for(look, trip.smoothed * 2) {
                 return None;
             }
             paper.max(look.receive_buffer.saturating_mul(2))
@@ -257,26 +280,26 @@ impl Receiver {
             return Some(self.refused(look));
         }
         self.asked = size;
-        let reason = self.reason_to_grow(look, meter.lately(), size, caps);
+        let reason = self.reason_to_grow(look, meter.best_recent(), size, caps);
         self.taken = true;
         self.full_since = None;
-        self.unverified = self.unverified.or(Some(Before {
+        self.unverified = self.unverified.or(Some(BeforeRaise {
             at: look.at,
             bytes: look.bytes,
-            window: look.window,
+            window: look.receive_window,
         }));
-        Some(Action {
-            change: Some(Change::ReceiveBuffer(size / 2)),
-            class: Class::Window,
+        Some(BufferAction {
+            change: Some(BufferSetting::ReceiveBuffer(size / 2)),
+            class: Bottleneck::ReceiveWindow,
             reason,
         })
     }
 
-    fn refused(&mut self, look: &Look) -> Action {
+    fn refused(&mut self, look: &TcpSample) -> BufferAction {
         self.gave_up = true;
-        Action {
+        BufferAction {
             change: None,
-            class: Class::Window,
+            class: Bottleneck::ReceiveWindow,
             reason: format!(
                 "receive buffer stays at {}: {} were asked for and not granted",
                 show::bytes(look.receive_buffer),
@@ -285,8 +308,14 @@ impl Receiver {
         }
     }
 
-    fn reason_to_grow(&self, look: &Look, rate: u64, size: u64, caps: &Caps) -> String {
-        let what = if !caps.receive_autotunes {
+    fn reason_to_grow(
+        &self,
+        look: &TcpSample,
+        rate: u64,
+        size: u64,
+        caps: &HostBufferLimits,
+    ) -> String {
+        let what = if !caps.receive_autotuning {
             "autotuning is off on this host"
         } else if self.taken {
             "its window is full again"
@@ -302,30 +331,30 @@ impl Receiver {
         if size >= most_usable(look) {
             reason.push_str(&format!(
                 ", all that the connection's window scale can use (a window of {})",
-                show::bytes(look.window_ceiling)
+                show::bytes(look.max_receive_window)
             ));
         }
         reason
     }
 }
 
-fn ceiling(look: &Look) -> u64 {
-    if look.window_ceiling == 0 {
+fn ceiling(look: &TcpSample) -> u64 {
+    if look.max_receive_window == 0 {
         u64::MAX
     } else {
-        look.window_ceiling
+        look.max_receive_window
     }
 }
 
 /// The largest buffer whose window the connection can express: at least half of it is offered.
-fn most_usable(look: &Look) -> u64 {
+fn most_usable(look: &TcpSample) -> u64 {
     ceiling(look).saturating_mul(2)
 }
 
 /// By how much the buffer can be raised to some use.
-fn room(look: &Look, caps: &Caps) -> u64 {
-    let expressed = look.window >= ceiling(look) / 10 * 9;
-    caps.receive_settable
+fn room(look: &TcpSample, caps: &HostBufferLimits) -> u64 {
+    let expressed = look.receive_window >= ceiling(look) / 10 * 9;
+    caps.max_settable_receive
         .min(most_usable(look))
         .checked_sub(look.receive_buffer)
         .filter(|room| *room >= look.receive_buffer / 4 && !expressed)

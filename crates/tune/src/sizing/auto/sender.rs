@@ -9,18 +9,20 @@
 
 use units::{bytes_in, show};
 
-use super::super::Change;
-use super::super::caps::Caps;
-use super::{Action, Setting};
-use crate::look::Look;
-use crate::look::carried;
-use crate::observation::{Class, Spell, Trip, explains, is_pressed};
+use super::super::BufferSetting;
+use super::super::host_limits::HostBufferLimits;
+use super::{BufferAction, HostLimit};
+use crate::observation::{
+    Bottleneck, Rtt, StreamInterval, explains_rate_by_send_buffer, is_send_buffer_full,
+};
+use crate::sample::TcpSample;
+use crate::sample::max_in_flight;
 
 /// One stream's send buffer.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sender {
+pub(super) struct SendBufferTuner {
     /// A round trip that began with the writer waiting for room, and how many looks found it so.
-    pressed: Option<(Spell, u32)>,
+    pressed: Option<(StreamInterval, u32)>,
     /// How often in turn such a round trip has had queues and no losses.
     queued: u32,
     /// The size asked for last, as reported.
@@ -31,20 +33,28 @@ pub(super) struct Sender {
     known: Option<u64>,
 }
 
-impl Sender {
+impl SendBufferTuner {
     /// A size that is known to be right, bytes as reported.
-    pub(super) fn know(&mut self, buffer: Option<u64>) {
+    pub(super) fn set_known_buffer(&mut self, buffer: Option<u64>) {
         self.known = buffer;
     }
 
-    pub(super) fn on_look(&mut self, look: &Look, rate: u64, caps: &Caps) -> Option<Action> {
-        if let Some(action) = self.begin_as_known(look, caps) {
+    pub(super) fn on_sample(
+        &mut self,
+        look: &TcpSample,
+        rate: u64,
+        caps: &HostBufferLimits,
+    ) -> Option<BufferAction> {
+        if let Some(action) = self.apply_known_buffer(look, caps) {
             return Some(action);
         }
         let spell = self.pressed(look)?;
-        let trip = spell.trip();
+        let trip = spell.rtt();
         let rate = rate.max(spell.rate());
-        if !explains(look, trip, rate) || self.may_be_full(&spell) || !self.has_room(look, caps) {
+        if !explains_rate_by_send_buffer(look, trip, rate)
+            || self.may_be_full(&spell)
+            || !self.has_room(look, caps)
+        {
             return None;
         }
         if let Some(asked) = self
@@ -52,9 +62,9 @@ impl Sender {
             .take_if(|asked| look.send_buffer < *asked / 10 * 9)
         {
             self.refused = true;
-            return Some(Action {
+            return Some(BufferAction {
                 change: None,
-                class: Class::SendBuffer,
+                class: Bottleneck::SendBuffer,
                 reason: format!(
                     "send buffer stays at {}: {} were asked for and not granted",
                     show::bytes(look.send_buffer),
@@ -66,23 +76,27 @@ impl Sender {
         let reason = self.reason(look, trip, rate, size);
         self.asked = Some(size);
         (self.pressed, self.queued) = (None, 0);
-        Some(Action {
-            change: Some(Change::SendBuffer(size / 2)),
-            class: Class::SendBuffer,
+        Some(BufferAction {
+            change: Some(BufferSetting::SendBuffer(size / 2)),
+            class: Bottleneck::SendBuffer,
             reason,
         })
     }
 
     /// Sets what is known to be right, where autotuning would stop short of it.
-    fn begin_as_known(&mut self, look: &Look, caps: &Caps) -> Option<Action> {
-        let size = self.known.take()?.min(caps.send_settable);
-        if size <= caps.send_autotuned.max(look.send_buffer) {
+    fn apply_known_buffer(
+        &mut self,
+        look: &TcpSample,
+        caps: &HostBufferLimits,
+    ) -> Option<BufferAction> {
+        let size = self.known.take()?.min(caps.max_settable_send);
+        if size <= caps.max_autotuned_send.max(look.send_buffer) {
             return None;
         }
         self.asked = Some(size);
-        Some(Action {
-            change: Some(Change::SendBuffer(size / 2)),
-            class: Class::Unknown,
+        Some(BufferAction {
+            change: Some(BufferSetting::SendBuffer(size / 2)),
+            class: Bottleneck::Unknown,
             reason: format!(
                 "a send buffer of {} is known to be right for this path; it was {}",
                 show::bytes(size),
@@ -92,37 +106,41 @@ impl Sender {
     }
 
     /// The setting that holds this stream back for good, if its buffer does.
-    pub(super) fn bound_by(&self, look: &Look, caps: &Caps) -> Option<Setting> {
-        let growing = self.asked.is_none() && look.send_buffer < caps.send_autotuned / 4 * 3;
-        (!growing && !self.has_room(look, caps)).then_some(Setting::SendBuffer)
+    pub(super) fn host_limit(
+        &self,
+        look: &TcpSample,
+        caps: &HostBufferLimits,
+    ) -> Option<HostLimit> {
+        let growing = self.asked.is_none() && look.send_buffer < caps.max_autotuned_send / 4 * 3;
+        (!growing && !self.has_room(look, caps)).then_some(HostLimit::SendBuffer)
     }
 
     /// Autotuning is at its end, and this process may go on.
-    fn has_room(&self, look: &Look, caps: &Caps) -> bool {
-        let at_end = self.asked.is_some() || look.send_buffer >= caps.send_autotuned / 4 * 3;
+    fn has_room(&self, look: &TcpSample, caps: &HostBufferLimits) -> bool {
+        let at_end = self.asked.is_some() || look.send_buffer >= caps.max_autotuned_send / 4 * 3;
         at_end
             && !self.refused
-            && caps.send_settable > caps.send_autotuned
-            && caps.send_settable > look.send_buffer / 10 * 11
+            && caps.max_settable_send > caps.max_autotuned_send
+            && caps.max_settable_send > look.send_buffer / 10 * 11
     }
 
     /// A whole round trip in which the writer waited in most looks. Some miss it: it has just been
     /// woken, or its last bytes are being paced out.
-    fn pressed(&mut self, look: &Look) -> Option<Spell> {
-        let waits = is_pressed(look);
+    fn pressed(&mut self, look: &TcpSample) -> Option<StreamInterval> {
+        let waits = is_send_buffer_full(look);
         let Some((spell, waiting)) = &mut self.pressed else {
-            self.pressed = waits.then(|| (Spell::new(look), 1));
+            self.pressed = waits.then(|| (StreamInterval::new(look), 1));
             return None;
         };
-        spell.on_look(look);
+        spell.on_sample(look);
         *waiting += u32::from(waits);
         let (spell, waiting) = (*spell, *waiting);
-        let trip = spell.trip();
-        if spell.time() < trip.now {
+        let trip = spell.rtt();
+        if spell.time() < trip.smoothed {
             return None;
         }
-        self.pressed = waits.then(|| (Spell::new(look), 1));
-        let pressed = waits && waiting * 2 >= spell.looks() && !trip.is_short();
+        self.pressed = waits.then(|| (StreamInterval::new(look), 1));
+        let pressed = waits && waiting * 2 >= spell.samples() && !trip.is_local();
         if !pressed {
             self.queued = 0;
         }
@@ -132,12 +150,12 @@ impl Sender {
     /// Whether there may be nothing to gain. Where packets queue, gaps between bursts tell that the
     /// path has room, but the first round trip may still have those of slow start, and one after
     /// losses those of acknowledgements that waited for the lost.
-    fn may_be_full(&mut self, spell: &Spell) -> bool {
-        if !spell.trip().has_queue() {
+    fn may_be_full(&mut self, spell: &StreamInterval) -> bool {
+        if !spell.rtt().has_queue() {
             self.queued = 0;
             return false;
         }
-        if spell.resent() {
+        if spell.has_retransmits() {
             self.queued = 0;
             return true;
         }
@@ -148,28 +166,28 @@ impl Sender {
     /// Three times the bandwidth-delay product as seen so far, and at least twice as much as
     /// before, or four times while slow start would soon fill that too. What is not in flight stays
     /// with the program (TCP_NOTSENT_LOWAT), so that a buffer too large costs nothing.
-    fn wanted(&self, look: &Look, trip: Trip, rate: u64, caps: &Caps) -> u64 {
-        let factor = if look.slow_start { 4 } else { 2 };
-        bytes_in(rate, trip.base)
+    fn wanted(&self, look: &TcpSample, trip: Rtt, rate: u64, caps: &HostBufferLimits) -> u64 {
+        let factor = if look.in_slow_start { 4 } else { 2 };
+        bytes_in(rate, trip.min)
             .saturating_mul(3)
             .max(look.send_buffer.saturating_mul(factor))
-            .max(caps.send_autotuned)
-            .min(caps.send_settable)
+            .max(caps.max_autotuned_send)
+            .min(caps.max_settable_send)
     }
 
-    fn reason(&self, look: &Look, trip: Trip, rate: u64, size: u64) -> String {
+    fn reason(&self, look: &TcpSample, trip: Rtt, rate: u64, size: u64) -> String {
         let (buffer, size) = (show::bytes(look.send_buffer), show::bytes(size));
         if self.asked.is_none() {
             return format!(
                 "send buffer {buffer} is all that autotuning gives (tcp_wmem), it keeps {} in flight; \
                  set to {size}",
-                show::bytes(carried(look.send_buffer))
+                show::bytes(max_in_flight(look.send_buffer))
             );
         }
         format!(
             "send buffer {buffer} is full with {} at {} and nothing queues on the path; set to {size}",
             show::bits(rate.saturating_mul(8)),
-            show::time(trip.now)
+            show::time(trip.smoothed)
         )
     }
 }

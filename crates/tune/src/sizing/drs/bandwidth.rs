@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::interval::Interval;
-use crate::sizing::arrivals::{Arrivals, scaled};
+use super::bandwidth_interval::DrsInterval;
+use crate::sizing::arrivals::{ArrivalHistory, scaled};
 
 /// The largest of the samples of so many round trips counts: a sample that falls between two
 /// flights must not make the buffer lag.
@@ -22,10 +22,10 @@ const WHOLE: u32 = 1000;
 
 /// One stream's bandwidth.
 #[derive(Debug, Clone)]
-pub(super) struct Bandwidth {
-    interval: Interval,
-    arrivals: Arrivals,
-    samples: VecDeque<Sample>,
+pub(super) struct StreamBandwidth {
+    interval: DrsInterval,
+    arrivals: ArrivalHistory,
+    samples: VecDeque<BandwidthSample>,
     /// How far back samples are recent.
     recent: Duration,
     growing: bool,
@@ -37,17 +37,17 @@ pub(super) struct Bandwidth {
 
 /// Bytes of one interval.
 #[derive(Debug, Clone, Copy)]
-struct Sample {
+struct BandwidthSample {
     at: Duration,
     bytes: u64,
     length: Duration,
 }
 
-impl Bandwidth {
-    pub(super) fn new(interval: Interval) -> Self {
+impl StreamBandwidth {
+    pub(super) fn new(interval: DrsInterval) -> Self {
         Self {
             interval,
-            arrivals: Arrivals::default(),
+            arrivals: ArrivalHistory::default(),
             samples: VecDeque::new(),
             recent: Duration::ZERO,
             growing: false,
@@ -63,7 +63,7 @@ impl Bandwidth {
         let length = self.length(round_trip);
         let seen = self.arrivals.counter();
         self.arrivals
-            .note(at, bytes, HISTORY.max(4 * length.max(round_trip)));
+            .record(at, bytes, HISTORY.max(4 * length.max(round_trip)));
         let now = self.arrivals.latest(length);
         let before = self.arrivals.before(length, length);
         let surely = without_backlog(before, now);
@@ -95,7 +95,7 @@ impl Bandwidth {
         self.most(length, |sample| sample.at <= begun)
     }
 
-    fn most(&self, span: Duration, which: impl Fn(&Sample) -> bool) -> u64 {
+    fn most(&self, span: Duration, which: impl Fn(&BandwidthSample) -> bool) -> u64 {
         let samples = self.samples.iter().filter(|sample| which(sample));
         let scaled = samples.map(|s| scaled(s.bytes, span, s.length));
         scaled.max().unwrap_or(0)
@@ -149,9 +149,10 @@ impl Bandwidth {
 
     fn sample(&mut self, bytes: u64, length: Duration, kept: Duration) {
         let at = self.arrivals.end();
-        self.samples.push_back(Sample { at, bytes, length });
+        self.samples
+            .push_back(BandwidthSample { at, bytes, length });
         let oldest = at.saturating_sub(kept);
-        let old = |sample: &Sample| sample.at < oldest;
+        let old = |sample: &BandwidthSample| sample.at < oldest;
         while self.samples.len() > KEPT || self.samples.front().is_some_and(old) {
             self.samples.pop_front();
         }

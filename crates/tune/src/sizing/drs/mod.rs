@@ -9,22 +9,22 @@
 //! so that the window never holds slow start back.
 
 mod bandwidth;
-mod interval;
+mod bandwidth_interval;
 mod interval_text;
-mod round_trip;
+mod rtt_estimator;
 mod stream;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Bounds;
-use super::arrivals::Arrivals;
-use crate::look::{Look, StreamId};
-use round_trip::{RoundTrip, Turn};
-use stream::Stream;
+use super::BufferBounds;
+use super::arrivals::ArrivalHistory;
+use crate::sample::{StreamId, TcpSample};
+use rtt_estimator::{RttEstimator, RttTrialEvent};
+use stream::DrsStream;
 
-pub use interval::{Interval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
-pub use interval_text::IntervalError;
+pub use bandwidth_interval::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
+pub use interval_text::DrsIntervalError;
 
 /// Least and most time between messages while no size changes. They go about once a round trip.
 const PROBES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -34,20 +34,20 @@ const HISTORY: Duration = Duration::from_secs(4);
 
 /// All streams of a transfer at its receiving end.
 #[derive(Debug, Clone)]
-pub struct Drs {
-    bounds: Bounds,
-    interval: Interval,
-    round_trip: RoundTrip,
-    streams: BTreeMap<StreamId, Stream>,
+pub struct DrsReceiverTuner {
+    bounds: BufferBounds,
+    interval: DrsInterval,
+    round_trip: RttEstimator,
+    streams: BTreeMap<StreamId, DrsStream>,
     /// Of all streams together.
-    arrivals: Arrivals,
+    arrivals: ArrivalHistory,
     /// The latest message: when, and what it said.
     announced: Option<(Duration, u64)>,
 }
 
 /// Step to take after a look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct DrsStep {
     /// New receive buffers.
     pub resize: Vec<(StreamId, u64)>,
     /// Send `SBUF <now> <size>`: the largest of the streams' sizes, because it is new or because an
@@ -55,15 +55,15 @@ pub struct Step {
     pub announce: Option<u64>,
 }
 
-impl Drs {
+impl DrsReceiverTuner {
     /// A transfer that begins.
-    pub fn new(bounds: Bounds, interval: Interval) -> Self {
+    pub fn new(bounds: BufferBounds, interval: DrsInterval) -> Self {
         Self {
             bounds,
             interval,
-            round_trip: RoundTrip::new(),
+            round_trip: RttEstimator::new(),
             streams: BTreeMap::new(),
-            arrivals: Arrivals::default(),
+            arrivals: ArrivalHistory::default(),
             announced: None,
         }
     }
@@ -75,21 +75,26 @@ impl Drs {
     }
 
     /// Looks at all live streams; those that are not among them are over.
-    pub fn on_look(&mut self, at: Duration, streams: &[Look]) -> Step {
+    pub fn on_samples(&mut self, at: Duration, streams: &[TcpSample]) -> DrsStep {
         self.note(at, streams);
-        let turn = self.round_trip.turn(
+        let turn = self.round_trip.update_trial(
             at,
             |rtt| self.streams.values().any(|s| s.fills_window(rtt)),
             |time| self.arrivals.latest(time),
         );
-        let rtt = self.round_trip.reckoned();
+        let rtt = self.round_trip.estimate();
         let resize = self.resize(at, rtt, turn);
         let announce = self.announce(at, rtt);
-        Step { resize, announce }
+        DrsStep { resize, announce }
     }
 
-    fn resize(&mut self, at: Duration, rtt: Duration, turn: Option<Turn>) -> Vec<(StreamId, u64)> {
-        let product = |stream: &Stream| stream.bandwidth().product(rtt);
+    fn resize(
+        &mut self,
+        at: Duration,
+        rtt: Duration,
+        turn: Option<RttTrialEvent>,
+    ) -> Vec<(StreamId, u64)> {
+        let product = |stream: &DrsStream| stream.bandwidth().product(rtt);
         let products = self.streams.values().map(product);
         let products = products.fold(0, u64::saturating_add);
         // Twice: when flights of several streams are spread over the round trip, what comes between
@@ -99,8 +104,8 @@ impl Drs {
         for (id, stream) in &mut self.streams {
             let before = stream.size();
             match turn {
-                Some(Turn::Begins) => stream.begin_trial(),
-                Some(Turn::Ends { won }) => stream.end_trial(won),
+                Some(RttTrialEvent::Started) => stream.begin_trial(),
+                Some(RttTrialEvent::Ended { won }) => stream.end_trial(won),
                 None => {}
             }
             let share = part(line, stream.bandwidth().product(rtt), products);
@@ -116,37 +121,37 @@ impl Drs {
     }
 
     /// When the next look is due, after the last.
-    pub fn due(&self) -> Duration {
+    pub fn next_sample_in(&self) -> Duration {
         let scatter = self.streams.values().map(|s| s.bandwidth().scatter());
-        let rtt = self.round_trip.reckoned();
+        let rtt = self.round_trip.estimate();
         self.interval.pause(rtt, scatter.max().unwrap_or(u32::MAX))
     }
 
     /// Round trip that is reckoned with: the handshake's before the first echo. `None`: neither is
     /// known yet, and the papers' 100 ms are taken.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trip.known()
+        self.round_trip.measured()
     }
 
-    fn note(&mut self, at: Duration, looks: &[Look]) {
+    fn note(&mut self, at: Duration, looks: &[TcpSample]) {
         self.streams
             .retain(|id, _| looks.iter().any(|look| look.stream == *id));
         let mut come = self.arrivals.counter().unwrap_or(0);
         for look in looks {
             let fresh = !self.streams.contains_key(&look.stream);
-            if fresh || self.round_trip.known().is_none() {
+            if fresh || self.round_trip.measured().is_none() {
                 self.round_trip.on_handshake(look.min_rtt);
             }
             let stream = self.streams.entry(look.stream);
-            let stream = stream.or_insert_with(|| Stream::new(self.bounds, self.interval, look));
-            come = come.saturating_add(stream.note(look, self.round_trip.present()));
+            let stream = stream.or_insert_with(|| DrsStream::new(self.bounds, self.interval, look));
+            come = come.saturating_add(stream.on_sample(look, self.round_trip.current()));
         }
         self.arrivals
-            .note(at, come, HISTORY.max(2 * self.round_trip.present()));
+            .record(at, come, HISTORY.max(2 * self.round_trip.current()));
     }
 
     fn announce(&mut self, at: Duration, rtt: Duration) -> Option<u64> {
-        let largest = self.streams.values().map(Stream::size).max()?;
+        let largest = self.streams.values().map(DrsStream::size).max()?;
         if let Some((last, said)) = self.announced {
             let silent = at.saturating_sub(last);
             if said == largest && silent < rtt.clamp(PROBES.0, PROBES.1) {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::bandwidth::Bandwidth;
-use super::interval::Interval;
-use crate::look::Look;
-use crate::sizing::Bounds;
-use crate::sizing::arrivals::Arrived;
+use super::bandwidth::StreamBandwidth;
+use super::bandwidth_interval::DrsInterval;
+use crate::sample::TcpSample;
+use crate::sizing::BufferBounds;
+use crate::sizing::arrivals::ArrivalCounter;
 
 /// A buffer of which less than half was needed for so long is halved.
 const TOO_LARGE_FOR: Duration = Duration::from_secs(5);
@@ -17,13 +17,13 @@ const LEAST_RAISE: u64 = 8;
 
 /// One stream of a transfer.
 #[derive(Debug, Clone)]
-pub(super) struct Stream {
-    bounds: Bounds,
+pub(super) struct DrsStream {
+    bounds: BufferBounds,
     size: u64,
     /// The most that the kernel grants, as far as is known.
     ceiling: u64,
-    arrived: Arrived,
-    bandwidth: Bandwidth,
+    arrived: ArrivalCounter,
+    bandwidth: StreamBandwidth,
     /// The window as the kernel shows it, bytes.
     window: u64,
     /// The round trip as it is now, queue included.
@@ -34,17 +34,17 @@ pub(super) struct Stream {
     before_trial: Option<u64>,
 }
 
-impl Stream {
+impl DrsStream {
     /// A stream that was not seen before. One of an earlier transfer goes on with the size that it
     /// has.
-    pub(super) fn new(bounds: Bounds, interval: Interval, first: &Look) -> Self {
+    pub(super) fn new(bounds: BufferBounds, interval: DrsInterval, first: &TcpSample) -> Self {
         let granted = first.receive_buffer / 2;
         Self {
             bounds,
             size: granted.max(bounds.initial).min(bounds.largest),
             ceiling: bounds.largest,
-            arrived: Arrived::default(),
-            bandwidth: Bandwidth::new(interval),
+            arrived: ArrivalCounter::default(),
+            bandwidth: StreamBandwidth::new(interval),
             window: 0,
             present: Duration::ZERO,
             too_large: None,
@@ -56,20 +56,20 @@ impl Stream {
         self.size
     }
 
-    pub(super) fn bandwidth(&self) -> &Bandwidth {
+    pub(super) fn bandwidth(&self) -> &StreamBandwidth {
         &self.bandwidth
     }
 
     /// Takes a look; how many bytes came since the look before.
-    pub(super) fn note(&mut self, look: &Look, round_trip: Duration) -> u64 {
+    pub(super) fn on_sample(&mut self, look: &TcpSample, round_trip: Duration) -> u64 {
         let granted = look.receive_buffer / 2;
         if granted > 0 && granted < self.size {
             self.size = granted;
             self.ceiling = granted;
         }
-        self.window = look.window;
+        self.window = look.receive_window;
         self.present = round_trip;
-        let arrived = self.arrived.by(look);
+        let arrived = self.arrived.total_at(look);
         self.bandwidth.note(look.at, arrived, round_trip)
     }
 

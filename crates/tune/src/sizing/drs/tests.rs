@@ -15,29 +15,29 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn drs() -> Drs {
-    Drs::new(Bounds::default(), Interval::Adaptive)
+fn drs() -> DrsReceiverTuner {
+    DrsReceiverTuner::new(BufferBounds::default(), DrsInterval::Adaptive)
 }
 
 /// One stream whose kernel grants all that is asked for.
-fn look(at: Duration, bytes: u64, rtt: Duration) -> Look {
-    Look {
+fn look(at: Duration, bytes: u64, rtt: Duration) -> TcpSample {
+    TcpSample {
         at,
         bytes,
         min_rtt: rtt,
-        ..Look::default()
+        ..TcpSample::default()
     }
 }
 
 /// A path as a fluid: a window of data on its way, a line, and a queue without end before it.
-struct Path {
+struct FluidPath {
     /// Bytes per second.
     rate: u64,
     /// Without queue.
     rtt: Duration,
 }
 
-impl Path {
+impl FluidPath {
     /// 100 Mbit/s, 100 ms: a product of 1.25 MB.
     fn usual() -> Self {
         Self {
@@ -57,17 +57,17 @@ impl Path {
     }
 }
 
-/// A transfer of one stream on a [`Path`], limited by its window only.
-struct Course {
-    drs: Drs,
+/// A transfer of one stream on a [`FluidPath`], limited by its window only.
+struct FluidDrsTransfer {
+    drs: DrsReceiverTuner,
     at: Duration,
     bytes: f64,
     size: u64,
     largest: u64,
 }
 
-impl Course {
-    fn new(drs: Drs) -> Self {
+impl FluidDrsTransfer {
+    fn new(drs: DrsReceiverTuner) -> Self {
         let size = 64 * KB;
         Self {
             drs,
@@ -79,20 +79,20 @@ impl Course {
     }
 
     /// Looks for so long; the mean rate, bytes per second.
-    fn run(&mut self, path: &Path, time: Duration) -> f64 {
+    fn run(&mut self, path: &FluidPath, time: Duration) -> f64 {
         let (begun, before) = (self.at, self.bytes);
         while self.at < begun + time {
             let (rate, rtt) = path.carries(self.size);
             let mut seen = look(self.at, self.bytes as u64, path.rtt);
-            (seen.receive_buffer, seen.window) = (2 * self.size, self.size);
-            let step = self.drs.on_look(self.at, &[seen]);
+            (seen.receive_buffer, seen.receive_window) = (2 * self.size, self.size);
+            let step = self.drs.on_samples(self.at, &[seen]);
             self.size = step.resize.first().map_or(self.size, |(_, size)| *size);
             self.largest = self.largest.max(self.size);
             if step.announce.is_some() {
                 self.drs.on_echo(rtt);
             }
-            self.bytes += rate * self.drs.due().as_secs_f64();
-            self.at += self.drs.due();
+            self.bytes += rate * self.drs.next_sample_in().as_secs_f64();
+            self.at += self.drs.next_sample_in();
         }
         (self.bytes - before) / (self.at - begun).as_secs_f64()
     }
@@ -116,14 +116,14 @@ fn slow_start(at: Duration, start: Duration, rtt: Duration, rate: u64) -> u64 {
 fn the_first_look_announces_the_initial_size_and_nothing_grows_by_itself() {
     let mut drs = drs();
     assert_eq!(drs.round_trip(), None);
-    let step = drs.on_look(ms(0), &[look(ms(0), 0, ms(80))]);
+    let step = drs.on_samples(ms(0), &[look(ms(0), 0, ms(80))]);
     assert_eq!((step.resize, step.announce), (vec![], Some(64 * KB)));
     assert_eq!(drs.round_trip(), Some(ms(80)), "the handshake's");
     assert_eq!(
-        drs.on_look(ms(20), &[look(ms(20), 0, ms(80))]),
-        Step::default()
+        drs.on_samples(ms(20), &[look(ms(20), 0, ms(80))]),
+        DrsStep::default()
     );
-    assert_eq!(drs.on_look(ms(20), &[]), Step::default());
+    assert_eq!(drs.on_samples(ms(20), &[]), DrsStep::default());
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn the_window_never_holds_slow_start_back() {
             while at < start + 9 * rtt {
                 let arrived = |at| slow_start(at, start, rtt, u64::from(u32::MAX));
                 let seen = look(at, arrived(at), rtt);
-                let step = drs.on_look(at, &[seen]);
+                let step = drs.on_samples(at, &[seen]);
                 size = step.resize.first().map_or(size, |(_, size)| *size);
-                let next = at + drs.due();
+                let next = at + drs.next_sample_in();
                 let flight = arrived(next) - arrived(next.saturating_sub(rtt));
                 assert!(
                     size + KB >= (2 * flight).min(16 * MB),
@@ -156,9 +156,9 @@ fn slow_start_on_a_line_asks_for_no_more_than_twice_the_lines_product() {
     let mut drs = drs();
     let (mut at, mut size) = (Duration::ZERO, 0);
     while at < ms(900) {
-        let step = drs.on_look(at, &[look(at, slow_start(at, ms(7), rtt, rate), rtt)]);
+        let step = drs.on_samples(at, &[look(at, slow_start(at, ms(7), rtt, rate), rtt)]);
         size = step.resize.first().map_or(size, |(_, size)| *size);
-        at += drs.due();
+        at += drs.next_sample_in();
     }
     assert!((2_200_000..2_700_000).contains(&size), "{size}");
 }
@@ -171,8 +171,8 @@ fn a_full_path_gets_twice_its_product_and_its_queue_nothing() {
         (12_500_000, 100),
         (125_000_000, 40),
     ] {
-        let path = Path { rate, rtt: ms(rtt) };
-        let mut course = Course::new(drs());
+        let path = FluidPath { rate, rtt: ms(rtt) };
+        let mut course = FluidDrsTransfer::new(drs());
         course.run(&path, seconds(2));
         assert!(course.run(&path, seconds(18)) > 0.99 * rate as f64);
         let product = rate * rtt / 1000;
@@ -187,8 +187,8 @@ fn a_full_path_gets_twice_its_product_and_its_queue_nothing() {
 
 #[test]
 fn a_queue_of_its_own_does_not_make_a_buffer_grow_for_ever() {
-    let mut course = Course::new(drs());
-    course.run(&Path::usual(), seconds(300));
+    let mut course = FluidDrsTransfer::new(drs());
+    course.run(&FluidPath::usual(), seconds(300));
     // A longer round trip is tried now and then, and given up.
     assert!(course.largest < 6 * MB, "{}", course.largest);
     assert!(course.size < 3 * MB, "{}", course.size);
@@ -196,11 +196,11 @@ fn a_queue_of_its_own_does_not_make_a_buffer_grow_for_ever() {
 
 #[test]
 fn a_path_that_becomes_longer_is_filled_again() {
-    let mut course = Course::new(drs());
-    course.run(&Path::usual(), seconds(20));
-    let longer = Path {
+    let mut course = FluidDrsTransfer::new(drs());
+    course.run(&FluidPath::usual(), seconds(20));
+    let longer = FluidPath {
         rtt: ms(400),
-        ..Path::usual()
+        ..FluidPath::usual()
     };
     let at_first = course.run(&longer, ms(500));
     assert!(at_first < 8_000_000.0, "{at_first}");
@@ -212,22 +212,22 @@ fn a_path_that_becomes_longer_is_filled_again() {
 
 #[test]
 fn a_stream_of_an_earlier_transfer_goes_on_with_its_buffer() {
-    let mut course = Course::new(drs());
-    course.run(&Path::usual(), seconds(5));
+    let mut course = FluidDrsTransfer::new(drs());
+    course.run(&FluidPath::usual(), seconds(5));
     let kept = course.size;
-    let mut next = Course {
+    let mut next = FluidDrsTransfer {
         size: kept,
-        ..Course::new(drs())
+        ..FluidDrsTransfer::new(drs())
     };
     let (begun, mut smallest) = (next.at, kept);
     while next.at < begun + seconds(4) {
-        next.run(&Path::usual(), ms(50));
+        next.run(&FluidPath::usual(), ms(50));
         smallest = smallest.min(next.size);
     }
     assert_eq!(smallest, kept);
     let mut first = look(ms(0), 0, ms(100));
     first.receive_buffer = 2 * kept;
-    assert_eq!(drs().on_look(ms(0), &[first]).announce, Some(kept));
+    assert_eq!(drs().on_samples(ms(0), &[first]).announce, Some(kept));
 }
 
 #[test]
@@ -242,15 +242,15 @@ fn what_is_not_needed_is_given_back_slowly_and_never_too_much() {
         } else {
             1_250_000
         };
-        let step = drs.on_look(at, &[look(at, bytes, ms(100))]);
+        let step = drs.on_samples(at, &[look(at, bytes, ms(100))]);
         if let Some((_, new)) = step.resize.first() {
             if *new < size {
                 shrunk.push((at, *new));
             }
             size = *new;
         }
-        bytes += rate * drs.due().as_millis() as u64 / 1000;
-        at += drs.due();
+        bytes += rate * drs.next_sample_in().as_millis() as u64 / 1000;
+        at += drs.next_sample_in();
     }
     let mut before = seconds(5);
     for (at, _) in &shrunk {
@@ -275,17 +275,17 @@ fn with_holes(hole: u64, trickle: u64, shown: impl Fn(u64) -> u64) -> u64 {
         } else {
             0
         };
-        let seen = Look {
-            receive_queued: shown(held),
+        let seen = TcpSample {
+            receive_queue_memory: shown(held),
             ..look(at, now * 12_500 - held, ms(100))
         };
-        let step = drs.on_look(at, &[seen]);
+        let step = drs.on_samples(at, &[seen]);
         largest = step
             .resize
             .iter()
             .map(|(_, new)| *new)
             .fold(largest, u64::max);
-        at += drs.due();
+        at += drs.next_sample_in();
     }
     largest
 }
@@ -319,23 +319,23 @@ fn streams_are_sized_apart_and_forgotten_when_they_end() {
     let mut sizes = BTreeMap::from([(1, 64 * KB), (2, 64 * KB)]);
     let mut announced = 0;
     while at < seconds(3) {
-        let stream = |id, rate: u64| Look {
+        let stream = |id, rate: u64| TcpSample {
             stream: id,
             ..look(at, at.as_millis() as u64 * rate / 1000, ms(100))
         };
-        let step = drs.on_look(at, &[stream(1, 10_000_000), stream(2, 2_000_000)]);
+        let step = drs.on_samples(at, &[stream(1, 10_000_000), stream(2, 2_000_000)]);
         sizes.extend(step.resize);
         announced = step.announce.unwrap_or(announced);
-        at += drs.due();
+        at += drs.next_sample_in();
     }
     assert!((1_900_000..2_400_000).contains(&sizes[&1]), "{sizes:?}");
     assert!((380_000..480_000).contains(&sizes[&2]), "{sizes:?}");
     assert_eq!(announced, sizes[&1], "the largest");
-    let left = Look {
+    let left = TcpSample {
         stream: 2,
         ..look(at, 6_000_000, ms(100))
     };
-    assert_eq!(drs.on_look(at, &[left]).announce, Some(sizes[&2]));
+    assert_eq!(drs.on_samples(at, &[left]).announce, Some(sizes[&2]));
 }
 
 #[test]
@@ -344,17 +344,17 @@ fn the_kernels_limit_is_learnt_and_not_asked_beyond() {
     let granted = 208 * KB;
     let (mut at, mut size, mut asked, mut said) = (Duration::ZERO, 64 * KB, 0, Vec::new());
     while at < seconds(10) {
-        let seen = Look {
+        let seen = TcpSample {
             receive_buffer: 2 * size,
             ..look(at, at.as_millis() as u64 * 12_500, ms(100))
         };
-        let step = drs.on_look(at, &[seen]);
+        let step = drs.on_samples(at, &[seen]);
         said.extend(step.announce);
         for (_, new) in step.resize {
             asked += 1;
             size = new.min(granted);
         }
-        at += drs.due();
+        at += drs.next_sample_in();
     }
     assert_eq!((size, said.last()), (granted, Some(&granted)));
     assert!(asked < 5, "{asked}");
@@ -366,9 +366,9 @@ fn probes_go_once_a_round_trip_within_limits() {
         let mut drs = drs();
         let (mut at, mut probes) = (Duration::ZERO, 0);
         while at < seconds(10) {
-            let step = drs.on_look(at, &[look(at, 0, rtt)]);
+            let step = drs.on_samples(at, &[look(at, 0, rtt)]);
             probes += usize::from(step.announce.is_some());
-            at += drs.due();
+            at += drs.next_sample_in();
         }
         assert!((least..=most).contains(&probes), "{rtt:?}: {probes}");
     }
@@ -396,29 +396,29 @@ fn forged_echoes_do_not_make_memory() {
     let mut drs = drs();
     let (mut at, mut size) = (Duration::ZERO, 64 * KB);
     while at < seconds(60) {
-        let seen = Look {
+        let seen = TcpSample {
             receive_buffer: 2 * size,
-            window: size,
+            receive_window: size,
             ..look(at, at.as_millis() as u64 * 1250, ms(100))
         };
         for n in 0..20 {
             drs.on_echo(ms(100 + 2995 * n));
         }
-        let step = drs.on_look(at, &[seen]);
+        let step = drs.on_samples(at, &[seen]);
         size = step.resize.first().map_or(size, |(_, size)| *size);
         assert!(size <= 300_000, "{size}");
-        at += drs.due();
+        at += drs.next_sample_in();
     }
 }
 
 /// Input that a driver may see, possible or not.
 #[derive(Debug, Clone)]
-enum Input {
+enum DrsInput {
     Echo(u64),
     Looks(u64, Vec<(u8, u64, u64, u64, u64)>),
 }
 
-fn input() -> impl Strategy<Value = Input> {
+fn input() -> impl Strategy<Value = DrsInput> {
     let nanoseconds = prop_oneof![0..2_u64, 0..100_000_000_000_u64, any::<u64>()];
     let stream = (
         0..4_u8,
@@ -428,17 +428,17 @@ fn input() -> impl Strategy<Value = Input> {
         any::<u64>(),
     );
     prop_oneof![
-        nanoseconds.clone().prop_map(Input::Echo),
+        nanoseconds.clone().prop_map(DrsInput::Echo),
         (nanoseconds, prop::collection::vec(stream, 0..4))
-            .prop_map(|(at, streams)| Input::Looks(at, streams)),
+            .prop_map(|(at, streams)| DrsInput::Looks(at, streams)),
     ]
 }
 
-fn interval() -> impl Strategy<Value = Interval> {
+fn interval() -> impl Strategy<Value = DrsInterval> {
     prop_oneof![
-        Just(Interval::Adaptive),
-        any::<u64>().prop_map(|n| Interval::Fixed(Duration::from_nanos(n))),
-        Just(Interval::Fixed(Duration::MAX)),
+        Just(DrsInterval::Adaptive),
+        any::<u64>().prop_map(|n| DrsInterval::Fixed(Duration::from_nanos(n))),
+        Just(DrsInterval::Fixed(Duration::MAX)),
     ]
 }
 
@@ -450,24 +450,24 @@ proptest! {
         initial in 1_u64..1 << 26,
         largest in 1_u64..1 << 26,
     ) {
-        let mut drs = Drs::new(Bounds { initial, largest }, interval);
+        let mut drs = DrsReceiverTuner::new(BufferBounds { initial, largest }, interval);
         for input in inputs {
             match input {
-                Input::Echo(rtt) => drs.on_echo(Duration::from_nanos(rtt)),
-                Input::Looks(at, streams) => {
+                DrsInput::Echo(rtt) => drs.on_echo(Duration::from_nanos(rtt)),
+                DrsInput::Looks(at, streams) => {
                     let at = Duration::from_nanos(at);
-                    let looks = streams.into_iter().map(|(stream, bytes, min_rtt, buffer, window)| Look {
+                    let looks = streams.into_iter().map(|(stream, bytes, min_rtt, buffer, window)| TcpSample {
                         stream: stream.into(),
                         receive_buffer: buffer,
-                        window,
+                        receive_window: window,
                         ..look(at, bytes, Duration::from_nanos(min_rtt))
                     });
-                    let step = drs.on_look(at, &looks.collect::<Vec<_>>());
+                    let step = drs.on_samples(at, &looks.collect::<Vec<_>>());
                     let sizes = step.resize.iter().map(|(_, size)| *size);
                     prop_assert!(sizes.chain(step.announce).all(|size| size <= largest));
                 }
             }
-            prop_assert!((ms(5)..=seconds(4)).contains(&drs.due()));
+            prop_assert!((ms(5)..=seconds(4)).contains(&drs.next_sample_in()));
         }
     }
 
@@ -481,12 +481,12 @@ proptest! {
         let (mut at, mut bytes) = (Duration::ZERO, 0);
         for more in come {
             bytes += more;
-            let step = drs.on_look(at, &[look(at, bytes, ms(rtt))]);
+            let step = drs.on_samples(at, &[look(at, bytes, ms(rtt))]);
             for (_, size) in step.resize {
                 prop_assert!((64 * KB..=16 * MB).contains(&size));
             }
             drs.on_echo(ms(rtt));
-            at += drs.due();
+            at += drs.next_sample_in();
         }
     }
 }

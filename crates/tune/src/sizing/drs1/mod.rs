@@ -11,9 +11,9 @@
 
 use std::time::Duration;
 
-use super::Bounds;
-use super::arrivals::{Arrivals, Arrived};
-use crate::look::Look;
+use super::BufferBounds;
+use super::arrivals::{ArrivalCounter, ArrivalHistory};
+use crate::sample::TcpSample;
 
 /// A read takes this long at least: on a short path the ends need longer than the path, and looks
 /// should cost nothing to speak of.
@@ -31,24 +31,24 @@ const GROWTH: u64 = 4;
 
 /// One stream's receive buffer.
 #[derive(Debug, Clone)]
-pub struct Drs1 {
-    bounds: Bounds,
+pub struct Drs1ReceiverTuner {
+    bounds: BufferBounds,
     size: u64,
-    arrived: Arrived,
-    arrivals: Arrivals,
+    arrived: ArrivalCounter,
+    arrivals: ArrivalHistory,
     round_trip: Duration,
     /// The kernel granted less than was asked for: all that can be had.
     granted_less: bool,
 }
 
-impl Drs1 {
+impl Drs1ReceiverTuner {
     /// A stream that begins with the initial size.
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: BufferBounds) -> Self {
         Self {
             bounds,
             size: bounds.initial.min(bounds.largest),
-            arrived: Arrived::default(),
-            arrivals: Arrivals::default(),
+            arrived: ArrivalCounter::default(),
+            arrivals: ArrivalHistory::default(),
             round_trip: UNKNOWN_READ,
             granted_less: false,
         }
@@ -60,12 +60,12 @@ impl Drs1 {
     }
 
     /// Takes a look; the new size if the buffer is to grow.
-    pub fn on_look(&mut self, look: &Look) -> Option<u64> {
+    pub fn on_sample(&mut self, look: &TcpSample) -> Option<u64> {
         if !look.min_rtt.is_zero() {
             self.round_trip = look.min_rtt.clamp(SHORTEST_READ, LONGEST_READ);
         }
-        let arrived = self.arrived.by(look);
-        self.arrivals.note(look.at, arrived, 2 * self.round_trip);
+        let arrived = self.arrived.total_at(look);
+        self.arrivals.record(look.at, arrived, 2 * self.round_trip);
         self.note_grant(look.receive_buffer);
         let in_force = self.size.max(look.receive_buffer / 2);
         let full = self.arrivals.latest(self.round_trip) >= threshold(in_force);
@@ -77,7 +77,7 @@ impl Drs1 {
     }
 
     /// When the next look is due, after the last.
-    pub fn due(&self) -> Duration {
+    pub fn next_sample_in(&self) -> Duration {
         (self.round_trip / LOOKS).max(SHORTEST_PAUSE)
     }
 

@@ -11,55 +11,55 @@ fn ms(n: u64) -> Duration {
 }
 
 /// A receiver whose kernel grants all that is asked for, with a round trip of 100 ms.
-fn look(at: Duration, bytes: u64, size: u64) -> Look {
-    Look {
+fn look(at: Duration, bytes: u64, size: u64) -> TcpSample {
+    TcpSample {
         at,
         bytes,
         min_rtt: ms(100),
         receive_buffer: 2 * size,
-        ..Look::default()
+        ..TcpSample::default()
     }
 }
 
 /// Looks for `time` at a stream that brings `bring(size)` bytes a round trip of 100 ms, evenly;
 /// when each size was asked for.
 fn follow(time: Duration, bring: impl Fn(u64) -> u64) -> Vec<(Duration, u64)> {
-    let mut drs = Drs1::new(Bounds::default());
+    let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
     let (mut at, mut bytes, mut asked) = (Duration::ZERO, 0, Vec::new());
     while at < time {
-        if let Some(size) = drs.on_look(&look(at, bytes, drs.size())) {
+        if let Some(size) = drs.on_sample(&look(at, bytes, drs.size())) {
             assert_eq!(size, drs.size());
             asked.push((at, size));
         }
-        bytes += bring(drs.size()) * drs.due().as_micros() as u64 / 100_000;
-        at += drs.due();
+        bytes += bring(drs.size()) * drs.next_sample_in().as_micros() as u64 / 100_000;
+        at += drs.next_sample_in();
     }
     asked
 }
 
 #[test]
 fn a_full_read_grows_by_four_and_a_partial_one_does_not() {
-    let mut drs = Drs1::new(Bounds::default());
-    assert_eq!(drs.on_look(&look(ms(0), 0, 64 * KB)), None);
-    assert_eq!(drs.on_look(&look(ms(100), 50 * KB, 64 * KB)), None);
-    assert_eq!(drs.on_look(&look(ms(200), 100 * KB, 64 * KB)), None);
+    let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
+    assert_eq!(drs.on_sample(&look(ms(0), 0, 64 * KB)), None);
+    assert_eq!(drs.on_sample(&look(ms(100), 50 * KB, 64 * KB)), None);
+    assert_eq!(drs.on_sample(&look(ms(200), 100 * KB, 64 * KB)), None);
     assert_eq!(
-        drs.on_look(&look(ms(300), 160 * KB, 64 * KB)),
+        drs.on_sample(&look(ms(300), 160 * KB, 64 * KB)),
         Some(256 * KB)
     );
-    assert_eq!(drs.on_look(&look(ms(300), 160 * KB, 256 * KB)), None);
+    assert_eq!(drs.on_sample(&look(ms(300), 160 * KB, 256 * KB)), None);
     assert_eq!(drs.size(), 256 * KB);
 }
 
 #[test]
 fn a_window_that_comes_in_one_burst_is_seen_wherever_it_falls() {
     for phase in 0..25 {
-        let mut drs = Drs1::new(Bounds::default());
+        let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
         let mut asked = None;
         for n in 0..20 {
             let at = ms(25 * n + phase);
             let bursts = at.as_millis() as u64 / 100;
-            asked = asked.or(drs.on_look(&look(at, bursts * 64 * KB, drs.size())));
+            asked = asked.or(drs.on_sample(&look(at, bursts * 64 * KB, drs.size())));
         }
         assert_eq!(asked, Some(256 * KB), "phase {phase} ms");
     }
@@ -80,36 +80,39 @@ fn it_grows_while_the_window_limits_and_stops_when_the_path_does() {
 
 #[test]
 fn it_stops_asking_when_the_kernel_grants_less() {
-    let mut drs = Drs1::new(Bounds::default());
-    drs.on_look(&look(ms(0), 0, 64 * KB));
+    let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
+    drs.on_sample(&look(ms(0), 0, 64 * KB));
     assert_eq!(
-        drs.on_look(&look(ms(100), 64 * KB, 64 * KB)),
+        drs.on_sample(&look(ms(100), 64 * KB, 64 * KB)),
         Some(256 * KB)
     );
-    assert_eq!(drs.on_look(&look(ms(200), 400 * KB, 208 * KB)), None);
-    assert_eq!(drs.on_look(&look(ms(300), 900 * KB, 208 * KB)), None);
+    assert_eq!(drs.on_sample(&look(ms(200), 400 * KB, 208 * KB)), None);
+    assert_eq!(drs.on_sample(&look(ms(300), 900 * KB, 208 * KB)), None);
     assert_eq!(drs.size(), 208 * KB);
 }
 
 #[test]
 fn a_buffer_that_is_larger_than_asked_for_is_not_called_full_early() {
-    let mut drs = Drs1::new(Bounds::default());
-    drs.on_look(&look(ms(0), 0, 1024 * KB));
-    assert_eq!(drs.on_look(&look(ms(100), 500 * KB, 1024 * KB)), None);
+    let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
+    drs.on_sample(&look(ms(0), 0, 1024 * KB));
+    assert_eq!(drs.on_sample(&look(ms(100), 500 * KB, 1024 * KB)), None);
 }
 
 #[test]
 fn looks_follow_the_round_trip_but_do_not_spin() {
     let due = |rtt| {
-        let mut drs = Drs1::new(Bounds::default());
-        let first = Look {
+        let mut drs = Drs1ReceiverTuner::new(BufferBounds::default());
+        let first = TcpSample {
             min_rtt: rtt,
-            ..Look::default()
+            ..TcpSample::default()
         };
-        drs.on_look(&first);
-        drs.due()
+        drs.on_sample(&first);
+        drs.next_sample_in()
     };
-    assert_eq!(Drs1::new(Bounds::default()).due(), ms(25));
+    assert_eq!(
+        Drs1ReceiverTuner::new(BufferBounds::default()).next_sample_in(),
+        ms(25)
+    );
     assert_eq!(due(ms(0)), ms(25));
     assert_eq!(due(ms(200)), ms(50));
     assert_eq!(due(Duration::from_micros(50)), ms(5));
@@ -123,19 +126,19 @@ proptest! {
         initial in 1_u64..1 << 26,
         largest in 1_u64..1 << 26,
     ) {
-        let mut drs = Drs1::new(Bounds { initial, largest });
+        let mut drs = Drs1ReceiverTuner::new(BufferBounds { initial, largest });
         for (at, bytes, min_rtt, receive_buffer) in looks {
             let before = drs.size();
-            let asked = drs.on_look(&Look {
+            let asked = drs.on_sample(&TcpSample {
                 at: Duration::from_nanos(at),
                 bytes,
                 min_rtt: Duration::from_nanos(min_rtt),
                 receive_buffer,
-                ..Look::default()
+                ..TcpSample::default()
             });
             prop_assert!(drs.size() <= largest);
             prop_assert!(asked.is_none_or(|size| size == drs.size() && size >= before.min(receive_buffer / 2)));
-            prop_assert!(drs.due() >= SHORTEST_PAUSE);
+            prop_assert!(drs.next_sample_in() >= SHORTEST_PAUSE);
         }
     }
 }

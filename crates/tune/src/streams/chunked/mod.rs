@@ -3,7 +3,7 @@
 //! way where the sender cannot be looked at.
 //!
 //! Whoever drives one transfers the [`Chunk`] that it asks for and tells what came of it
-//! ([`Transferred`]). The paper leaves open how a chunk is shared by its streams; ours take the next
+//! ([`ChunkResult`]). The paper leaves open how a chunk is shared by its streams; ours take the next
 //! block as they become free, until nothing is left of the chunk.
 
 mod modes;
@@ -13,11 +13,11 @@ mod size;
 
 use std::time::Duration;
 
-pub use parameters::{Optimum, ParameterError, Parameters, RoundTrips};
+pub use parameters::{ChunkParameters, Optimum, ParameterError, RttCommands};
 
 /// One of the paper's modes (§3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
+pub enum ChunkTuningMode {
     /// Multiplicative increase.
     Mi,
     /// Multiplicative increase, then the number that the model calls best.
@@ -26,7 +26,7 @@ pub enum Mode {
     Aimd,
 }
 
-impl Mode {
+impl ChunkTuningMode {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Mi, Self::MiPlus, Self::Aimd];
 
@@ -40,7 +40,7 @@ impl Mode {
     }
 
     /// The mode of that name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }
@@ -56,7 +56,7 @@ pub struct Chunk {
 
 /// A chunk that was transferred.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Transferred {
+pub struct ChunkResult {
     /// N: streams that it had, which may be fewer than were asked for.
     pub streams: u32,
     /// X, bytes.
@@ -70,7 +70,7 @@ pub struct Transferred {
     pub rtt: Duration,
 }
 
-impl Transferred {
+impl ChunkResult {
     /// G = X/T, bytes per second; `None`: nothing was measured.
     pub fn goodput(&self) -> Option<f64> {
         let goodput = self.bytes as f64 / self.time.as_secs_f64();
@@ -79,31 +79,31 @@ impl Transferred {
 }
 
 /// Decides chunk after chunk.
-pub trait Tuner: Send {
+pub trait ChunkTuner: Send {
     /// The next chunk, after the one that was `last` to end; `None` while none has ended. It may be
     /// asked for the next one before the one that it asked for last has ended.
-    fn next(&mut self, last: Option<&Transferred>) -> Chunk;
+    fn next(&mut self, last: Option<&ChunkResult>) -> Chunk;
 
     /// Why it is of that kind, in plain words.
     fn reason(&self) -> String;
 
     /// The number of streams will not change any more, as far as is known.
-    fn settled(&self) -> bool;
+    fn is_settled(&self) -> bool;
 }
 
 /// R of §3.3: `R ← R(1−ρ) + R_i·ρ`; the first sample is taken as it is.
 #[derive(Debug, Clone, Copy)]
-pub struct RoundTrip {
+pub struct RttAverage {
     rho: f64,
     average: Option<f64>,
 }
 
-impl RoundTrip {
+impl RttAverage {
     /// Nothing measured yet; ρ above 0, below 1.
     pub fn new(rho: f64) -> Self {
-        let rho = Parameters {
+        let rho = ChunkParameters {
             rho,
-            ..Parameters::default()
+            ..ChunkParameters::default()
         }
         .bounded()
         .rho;
@@ -132,8 +132,18 @@ impl RoundTrip {
 
 /// The tuner of a mode. `window` (W, bytes) and `rtt` (R) size the first chunk (eq. 14); 0: not known.
 /// Parameters beyond their ranges count as the nearest that is in them.
-pub fn tuner(mode: Mode, parameters: Parameters, window: u64, rtt: Duration) -> Box<dyn Tuner> {
-    Box::new(modes::Modes::new(mode, parameters.bounded(), window, rtt))
+pub fn mode_tuner(
+    mode: ChunkTuningMode,
+    parameters: ChunkParameters,
+    window: u64,
+    rtt: Duration,
+) -> Box<dyn ChunkTuner> {
+    Box::new(modes::ModeTuner::new(
+        mode,
+        parameters.bounded(),
+        window,
+        rtt,
+    ))
 }
 
 /// `auto` where only chunks can be measured, and the sender is somebody else's. Begins with `first`
@@ -142,14 +152,19 @@ pub fn tuner(mode: Mode, parameters: Parameters, window: u64, rtt: Duration) -> 
 /// Doubles the streams while that brings 15 % or more, settles at the fewest that give about as much
 /// as the most did, tries whether fewer do as well, and looks again when the goodput falls to less
 /// than three quarters of that, or after long.
-pub fn probe(first: u32, most: u32, rtt: Duration) -> Box<dyn Tuner> {
-    Box::new(probe::Probe::new(first, most, rtt))
+pub fn probe_tuner(first: u32, most: u32, rtt: Duration) -> Box<dyn ChunkTuner> {
+    Box::new(probe::ProbeTuner::new(first, most, rtt))
 }
 
-/// As [`probe`], with never fewer than `least` streams: where several chunks are on their way at a
+/// As [`probe_tuner`], with never fewer than `least` streams: where several chunks are on their way at a
 /// time, each has one.
-pub fn probe_from(least: u32, first: u32, most: u32, rtt: Duration) -> Box<dyn Tuner> {
-    Box::new(probe::Probe::new(first, most, rtt).no_fewer_than(least))
+pub fn probe_tuner_with_min(
+    least: u32,
+    first: u32,
+    most: u32,
+    rtt: Duration,
+) -> Box<dyn ChunkTuner> {
+    Box::new(probe::ProbeTuner::new(first, most, rtt).with_min_streams(least))
 }
 
 #[cfg(test)]
@@ -160,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_first_round_trip_is_taken_as_it_is() {
-        let mut rtt = RoundTrip::new(0.1);
+        let mut rtt = RttAverage::new(0.1);
         assert_eq!(rtt.average(), None);
         rtt.on_sample(Duration::from_millis(20));
         assert_eq!(rtt.average(), Some(Duration::from_millis(20)));
@@ -172,15 +187,15 @@ mod tests {
 
     #[test]
     fn modes_have_names() {
-        for mode in Mode::ALL {
-            assert_eq!(Mode::named(mode.name()), Some(mode));
+        for mode in ChunkTuningMode::ALL {
+            assert_eq!(ChunkTuningMode::parse(mode.name()), Some(mode));
         }
-        assert_eq!(Mode::named("auto"), None);
+        assert_eq!(ChunkTuningMode::parse("auto"), None);
     }
 
     #[test]
     fn goodput_of_nothing_is_not_known() {
-        let chunk = Transferred {
+        let chunk = ChunkResult {
             streams: 1,
             bytes: 10,
             time: Duration::from_secs(2),
@@ -188,8 +203,8 @@ mod tests {
             rtt: Duration::ZERO,
         };
         assert_eq!(chunk.goodput(), Some(5.0));
-        let no_bytes = Transferred { bytes: 0, ..chunk };
-        let no_time = Transferred {
+        let no_bytes = ChunkResult { bytes: 0, ..chunk };
+        let no_time = ChunkResult {
             time: Duration::ZERO,
             ..chunk
         };
@@ -201,7 +216,7 @@ mod tests {
         fn the_average_is_between_the_samples(
             rho: f64, samples in prop::collection::vec(1_u64..1 << 40, 1..50),
         ) {
-            let mut rtt = RoundTrip::new(rho);
+            let mut rtt = RttAverage::new(rho);
             for sample in &samples {
                 rtt.on_sample(Duration::from_nanos(*sample));
             }

@@ -6,9 +6,9 @@ use std::time::Duration;
 /// The paper's parameters, with its defaults; the readings default to those with which ns-2 gives
 /// the paper's results.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parameters {
+pub struct ChunkParameters {
     /// N0: streams of the first chunk, at least 1.
-    pub first: u32,
+    pub initial_streams: u32,
     /// η, above 0 up to 1.
     pub eta: f64,
     /// γ, above 1.
@@ -22,22 +22,22 @@ pub struct Parameters {
     /// ρ: weight of a new round trip in the running average, above 0, below 1.
     pub rho: f64,
     /// Never more streams, at least 1.
-    pub most: u32,
+    pub max_streams: u32,
     /// When commands are sent whose answers give R.
-    pub round_trips: RoundTrips,
+    pub rtt_commands: RttCommands,
     /// The optimum that MI+ ends with.
     pub optimum: Optimum,
 }
 
 /// When the commands are sent whose response times give R (§3.3 does not say).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum RoundTrips {
+pub enum RttCommands {
     /// While data flows, ten a second: R has the queue in it that the streams build. With these the
     /// paper's modes end as they do in the paper.
     #[default]
-    Flowing,
+    DuringChunks,
     /// Between chunks, one each: the round trip of an idle path.
-    Between,
+    BetweenChunks,
 }
 
 /// The optimum that MI+ "numerically derives" (§3.4, step v).
@@ -52,18 +52,18 @@ pub enum Optimum {
     SecondTerm,
 }
 
-impl Default for Parameters {
+impl Default for ChunkParameters {
     fn default() -> Self {
         Self {
-            first: 1,
+            initial_streams: 1,
             eta: 0.8,
             gamma: 2.0,
             alpha: 2.0,
             beta: 0.5,
             delta: Duration::from_secs(10),
             rho: 0.1,
-            most: 256,
-            round_trips: RoundTrips::default(),
+            max_streams: 256,
+            rtt_commands: RttCommands::default(),
             optimum: Optimum::default(),
         }
     }
@@ -103,7 +103,7 @@ const MOST_STREAMS: u32 = 1024;
 const SHORTEST_DELTA: Duration = Duration::from_millis(100);
 const LONGEST_DELTA: Duration = Duration::from_secs(3600);
 
-impl Parameters {
+impl ChunkParameters {
     /// Reads `eta=0.7,delta=5s,...` over the defaults. Keys: `n0`, `eta`, `gamma`, `alpha`, `beta`,
     /// `delta`, `rho`, `most`, `rtt` (`flowing`, `between`), `optimum` (`both`, `second`). An empty
     /// text is the defaults.
@@ -117,7 +117,7 @@ impl Parameters {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             parameters.set(key.trim(), value.trim())?;
         }
-        if parameters.first > parameters.most {
+        if parameters.initial_streams > parameters.max_streams {
             return Err(wrong("n0", "no more than 'most'"));
         }
         Ok(parameters)
@@ -138,8 +138,8 @@ impl Parameters {
         };
         let share = || number(|n| n > 0.0 && n < 1.0, SHARE);
         match key {
-            "n0" => self.first = streams()?,
-            "most" => self.most = streams()?,
+            "n0" => self.initial_streams = streams()?,
+            "most" => self.max_streams = streams()?,
             "eta" => self.eta = number(|n| n > 0.0 && n <= 1.0, ETA)?,
             "gamma" => self.gamma = number(|n| n > 1.0 && n <= 64.0, GAMMA)?,
             "alpha" => self.alpha = number(|n| (1.0..=1024.0).contains(&n), ALPHA)?,
@@ -147,9 +147,9 @@ impl Parameters {
             "rho" => self.rho = share()?,
             "delta" => self.delta = delta(value).ok_or_else(|| wrong(key, DELTA))?,
             "rtt" => {
-                self.round_trips = match value {
-                    "flowing" => RoundTrips::Flowing,
-                    "between" => RoundTrips::Between,
+                self.rtt_commands = match value {
+                    "flowing" => RttCommands::DuringChunks,
+                    "between" => RttCommands::BetweenChunks,
                     _ => return Err(wrong(key, ROUND_TRIPS)),
                 }
             }
@@ -175,16 +175,16 @@ impl Parameters {
                 otherwise
             }
         };
-        let most = self.most.clamp(1, MOST_STREAMS);
+        let most = self.max_streams.clamp(1, MOST_STREAMS);
         Self {
-            first: self.first.clamp(1, most),
+            initial_streams: self.initial_streams.clamp(1, most),
             eta: within(self.eta, 0.01, 1.0, paper.eta),
             gamma: within(self.gamma, 1.01, 64.0, paper.gamma),
             alpha: within(self.alpha, 1.0, 1024.0, paper.alpha),
             beta: within(self.beta, 0.01, 0.99, paper.beta),
             delta: self.delta.clamp(SHORTEST_DELTA, LONGEST_DELTA),
             rho: within(self.rho, 0.001, 0.999, paper.rho),
-            most,
+            max_streams: most,
             ..self
         }
     }
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn the_papers_defaults() {
-        let parameters = Parameters::parse("").unwrap();
-        assert_eq!(parameters, Parameters::default());
+        let parameters = ChunkParameters::parse("").unwrap();
+        assert_eq!(parameters, ChunkParameters::default());
         assert_eq!(parameters.bounded(), parameters);
     }
 
@@ -222,25 +222,25 @@ mod tests {
     fn every_key() {
         let text = "n0=2, eta=0.7,gamma=3,alpha=4,beta=0.25,delta=500ms,rho=0.2,most=64,\
                     rtt=between,optimum=second";
-        let expected = Parameters {
-            first: 2,
+        let expected = ChunkParameters {
+            initial_streams: 2,
             eta: 0.7,
             gamma: 3.0,
             alpha: 4.0,
             beta: 0.25,
             delta: Duration::from_millis(500),
             rho: 0.2,
-            most: 64,
-            round_trips: RoundTrips::Between,
+            max_streams: 64,
+            rtt_commands: RttCommands::BetweenChunks,
             optimum: Optimum::SecondTerm,
         };
-        assert_eq!(Parameters::parse(text), Ok(expected));
+        assert_eq!(ChunkParameters::parse(text), Ok(expected));
         assert_eq!(expected.bounded(), expected);
     }
 
     #[test]
     fn times() {
-        let delta = |text: &str| Parameters::parse(&format!("delta={text}")).map(|p| p.delta);
+        let delta = |text: &str| ChunkParameters::parse(&format!("delta={text}")).map(|p| p.delta);
         assert_eq!(delta("5"), Ok(Duration::from_secs(5)));
         assert_eq!(delta("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(delta("0.5s"), Ok(Duration::from_millis(500)));
@@ -268,24 +268,28 @@ mod tests {
             ("optimum=best", "optimum", OPTIMUM),
             ("eta=0.5,colour=red", "colour", KEYS),
         ] {
-            assert_eq!(Parameters::parse(text), Err(wrong(key, allowed)), "{text}");
+            assert_eq!(
+                ChunkParameters::parse(text),
+                Err(wrong(key, allowed)),
+                "{text}"
+            );
         }
-        let said = Parameters::parse("eta=2").unwrap_err().to_string();
+        let said = ChunkParameters::parse("eta=2").unwrap_err().to_string();
         assert_eq!(said, "'eta': above 0, at most 1");
     }
 
     proptest! {
         #[test]
         fn any_text_is_answered(text in "\\PC{0,40}") {
-            let _ = Parameters::parse(&text);
+            let _ = ChunkParameters::parse(&text);
         }
 
         #[test]
         fn what_is_read_needs_no_bounds(text in "(eta|gamma|beta|rho|delta|n0)=[0-9.]{1,5}") {
-            if let Ok(parameters) = Parameters::parse(&text) {
+            if let Ok(parameters) = ChunkParameters::parse(&text) {
                 let bounded = parameters.bounded();
                 prop_assert!((bounded.eta - parameters.eta).abs() <= 0.01);
-                prop_assert_eq!(bounded.first, parameters.first);
+                prop_assert_eq!(bounded.initial_streams, parameters.initial_streams);
                 prop_assert_eq!(bounded.delta, parameters.delta);
             }
         }

@@ -13,7 +13,7 @@ const STEEPEST: f64 = 16.0;
 
 /// The sizes of a transfer's chunks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
+pub(super) struct ChunkSizer {
     /// Δ, seconds.
     delta: f64,
     /// Of the chunk that was asked for last.
@@ -24,7 +24,7 @@ pub(super) struct Sizes {
     before: Option<f64>,
 }
 
-impl Sizes {
+impl ChunkSizer {
     /// Before the first chunk: X = N₀W/R·Δ (eq. 14).
     pub(super) fn new(delta: Duration, streams: u32, window: u64, rtt: Duration) -> Self {
         let delta = delta.as_secs_f64();
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_first_three_chunks() {
-        let mut sizes = Sizes::new(DELTA, 2, 64_000, Duration::from_millis(20));
+        let mut sizes = ChunkSizer::new(DELTA, 2, 64_000, Duration::from_millis(20));
         // Two windows of 64 kB, 500 times.
         assert_eq!(sizes.next(2), 64_000_000);
         sizes.on_chunk(2, 6e6);
@@ -96,13 +96,13 @@ mod tests {
     #[test]
     fn without_window_or_round_trip_a_few_megabytes() {
         let rtt = Duration::from_millis(20);
-        assert_eq!(Sizes::new(DELTA, 1, 0, rtt).next(1), BLIND);
-        assert_eq!(Sizes::new(DELTA, 1, 1, Duration::ZERO).next(1), BLIND);
+        assert_eq!(ChunkSizer::new(DELTA, 1, 0, rtt).next(1), BLIND);
+        assert_eq!(ChunkSizer::new(DELTA, 1, 1, Duration::ZERO).next(1), BLIND);
     }
 
     #[test]
     fn a_jump_is_not_believed_whole() {
-        let mut sizes = Sizes::new(DELTA, 1, 0, Duration::ZERO);
+        let mut sizes = ChunkSizer::new(DELTA, 1, 0, Duration::ZERO);
         sizes.on_chunk(1, 1.0);
         sizes.on_chunk(1, 1e6);
         assert_eq!(sizes.next(1), 160_000_000);
@@ -115,7 +115,7 @@ mod tests {
         fn always_within_bounds(
             window: u64, rtt in 0_u64..1 << 40, chunks in prop::collection::vec((any::<u32>(), 1e-300..1e300_f64), 0..20),
         ) {
-            let mut sizes = Sizes::new(DELTA, 1, window, Duration::from_nanos(rtt));
+            let mut sizes = ChunkSizer::new(DELTA, 1, window, Duration::from_nanos(rtt));
             for (streams, goodput) in chunks {
                 let size = sizes.next(streams);
                 prop_assert!((LEAST..=MOST).contains(&size), "{size}");

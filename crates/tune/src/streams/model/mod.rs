@@ -7,7 +7,7 @@
 
 /// A path and its connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Path {
+pub struct ModelPath {
     /// B: bandwidth of the bottleneck, packets per second.
     pub bandwidth: f64,
     /// R: round trip, seconds.
@@ -24,7 +24,7 @@ const ROUND_TRIPS: (f64, f64) = (1e-9, 1e6);
 /// Halvings of the interval in which a solution lies: as exact as an f64.
 const HALVINGS: u32 = 100;
 
-impl Path {
+impl ModelPath {
     /// G of equation (1): what `connections` carry, packets per second, 0 or more.
     pub fn goodput(&self, connections: u32) -> f64 {
         self.window_bound(connections)
@@ -56,7 +56,7 @@ impl Path {
 
     /// The number of connections, 1..=`most`, with the largest goodput by equation (1), the fewest of
     /// equally good ones. That is about BR/W.
-    pub fn best(&self, most: u32) -> u32 {
+    pub fn best_connections(&self, most: u32) -> u32 {
         let window_limited = |n: u32| self.window_bound(n) < self.loss_bound(n);
         let (mut low, mut high) = (1, most.max(1));
         // The one term rises and the other falls: `low` is limited by the windows, or is 1, and what

@@ -4,7 +4,7 @@ use super::*;
 
 /// The paper's base setting (section 4) with the round trip that its MI mode ends with in ns-2, in
 /// packets of 1460 bytes of payload.
-const PAPER: Path = Path {
+const PAPER: ModelPath = ModelPath {
     bandwidth: 100e6 / 8.0 / 1500.0,
     rtt: 0.1334,
     window: 65_536.0 / 1460.0,
@@ -36,21 +36,21 @@ fn the_second_term_is_the_bandwidth_less_what_is_lost() {
 
 #[test]
 fn the_papers_25_is_where_the_windows_stop_to_limit() {
-    assert_eq!(PAPER.best(256), 25);
-    assert_eq!(PAPER.best(20), 20);
-    assert_eq!(PAPER.best(1), 1);
-    assert_eq!(PAPER.best(0), 1);
+    assert_eq!(PAPER.best_connections(256), 25);
+    assert_eq!(PAPER.best_connections(20), 20);
+    assert_eq!(PAPER.best_connections(1), 1);
+    assert_eq!(PAPER.best_connections(0), 1);
 }
 
 #[test]
 fn a_path_of_nothing_carries_nothing() {
-    let nothing = Path {
+    let nothing = ModelPath {
         bandwidth: f64::NAN,
         rtt: 0.0,
         window: f64::NAN,
     };
     assert_eq!(nothing.goodput(4), 0.0);
-    assert_eq!(nothing.best(64), 1);
+    assert_eq!(nothing.best_connections(64), 1);
     assert_eq!(bandwidth(f64::NAN, 4, 0.1), 0.0);
     assert_eq!(bandwidth(1.0, 0, 0.1), 0.0);
 }
@@ -70,8 +70,8 @@ fn any_number() -> impl Strategy<Value = f64> {
 prop_compose! {
     fn real_path()(
         bandwidth in 1.0..1e8_f64, rtt in 1e-4..2.0_f64, window in 1.0..1e5_f64,
-    ) -> Path {
-        Path { bandwidth, rtt, window }
+    ) -> ModelPath {
+        ModelPath { bandwidth, rtt, window }
     }
 }
 
@@ -80,12 +80,12 @@ proptest! {
     fn always_finite(
         bandwidth in any_number(), rtt in any_number(), window in any_number(), n: u32,
     ) {
-        let path = Path { bandwidth, rtt, window };
+        let path = ModelPath { bandwidth, rtt, window };
         for goodput in [path.goodput(n), path.window_bound(n), path.loss_bound(n)] {
             prop_assert!(goodput.is_finite() && goodput >= 0.0, "{path:?} {goodput}");
         }
         prop_assert!((0.0..=1.0).contains(&path.loss(n)));
-        let best = path.best(n);
+        let best = path.best_connections(n);
         prop_assert!((1..=n.max(1)).contains(&best));
         let inverted = super::bandwidth(bandwidth, n, rtt);
         prop_assert!(inverted.is_finite() && inverted >= 0.0, "{inverted}");
@@ -101,13 +101,13 @@ proptest! {
 
     #[test]
     fn a_wider_path_carries_no_less(path in real_path(), n in 1_u32..2000, more in 1.0..10.0_f64) {
-        let wider = Path { bandwidth: path.bandwidth * more, ..path };
+        let wider = ModelPath { bandwidth: path.bandwidth * more, ..path };
         prop_assert!(wider.goodput(n) >= path.goodput(n) * (1.0 - 1e-12));
     }
 
     #[test]
     fn no_number_is_better_than_the_best(path in real_path(), most in 1_u32..300) {
-        let best = path.best(most);
+        let best = path.best_connections(most);
         for n in 1..=most {
             let (here, there) = (path.goodput(best), path.goodput(n));
             prop_assert!(there <= here * (1.0 + 1e-9), "{n}: {there}, {best}: {here}");
@@ -125,7 +125,7 @@ proptest! {
 
     #[test]
     fn what_was_found_carries_the_goodput(goodput in 1e-3..1e8_f64, n in 1_u32..500, rtt in 1e-4..2.0_f64) {
-        let path = Path { bandwidth: bandwidth(goodput, n, rtt), rtt, window: 1.0 };
+        let path = ModelPath { bandwidth: bandwidth(goodput, n, rtt), rtt, window: 1.0 };
         prop_assert!(path.bandwidth >= goodput * (1.0 - 1e-9));
         prop_assert!((path.loss_bound(n) / goodput - 1.0).abs() < 1e-6);
     }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn links_cannot_leave_the_root() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.link(tree.host("secret"), "absolute");
     tree.link("../secret", "relative");
     tree.link("../../../../../../../../etc/passwd", "climbing");
@@ -14,7 +14,7 @@ fn links_cannot_leave_the_root() {
     for name in ["absolute", "climbing", "dir"] {
         assert_eq!(errno(tree.root.open_read(&v(name))), Errno::NOENT, "{name}");
         let entry = tree.root.stat(&v(name)).unwrap();
-        assert_eq!(entry.kind, Kind::SymLink, "{name} is told itself");
+        assert_eq!(entry.kind, EntryKind::SymLink, "{name} is told itself");
         assert_ne!(entry.size, 6, "{name}");
     }
     for name in ["dir/file", "top/../outside/file"] {
@@ -28,7 +28,7 @@ fn links_cannot_leave_the_root() {
 
 #[test]
 fn changes_through_links_cannot_leave_the_root() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.link(tree.host("secret"), "file");
     tree.link(tree.host("outside"), "dir");
     let before = fs::metadata(tree.host("secret")).unwrap();
@@ -55,7 +55,7 @@ fn changes_through_links_cannot_leave_the_root() {
 
 #[test]
 fn storing_through_a_dangling_link_creates_inside() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.link(tree.host("new"), "link");
     tree.link("/inside", "other");
     assert!(tree.root.open_write(&v("link")).is_err());
@@ -67,7 +67,7 @@ fn storing_through_a_dangling_link_creates_inside() {
 
 #[test]
 fn removing_and_renaming_links_spares_their_targets() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.link(tree.host("outside"), "dir");
     tree.link(tree.host("secret"), "file");
     tree.mkdir("real");
@@ -84,7 +84,7 @@ fn removing_and_renaming_links_spares_their_targets() {
 
 #[test]
 fn a_tree_with_links_is_removed_without_following_them() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.mkdir("t/a/b");
     tree.file("t/a/b/f", "x");
     tree.link(tree.host("outside"), "t/a/out");
@@ -99,7 +99,7 @@ fn a_tree_with_links_is_removed_without_following_them() {
 /// A directory is swapped with a link to the outside over and over while files in it are used.
 #[test]
 fn a_swapped_directory_never_leads_out() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.mkdir("dir");
     tree.file("dir/file", "inside");
     tree.link(tree.host("outside"), "link");
@@ -136,16 +136,16 @@ fn a_swapped_directory_never_leads_out() {
 fn magic_links_are_refused() {
     let root = Root::open(Path::new("/proc")).unwrap();
     let error = root.open_read(&v("self/root/etc/passwd")).unwrap_err();
-    assert_eq!(error.kind(), FileErrorKind::Escapes, "{error}");
+    assert_eq!(error.kind(), FileErrorKind::OutsideRoot, "{error}");
 }
 
 #[test]
 fn link_loops_are_told() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.link("b", "a");
     tree.link("a", "b");
     let error = tree.root.open_read(&v("a")).unwrap_err();
-    assert_eq!(error.kind(), FileErrorKind::Escapes);
+    assert_eq!(error.kind(), FileErrorKind::OutsideRoot);
     assert!(error.to_string().contains("symbolic links"), "{error}");
     assert_eq!(tree.names("/"), ["a", "b"], "they can be seen, and deleted");
 }

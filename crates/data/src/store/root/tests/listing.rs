@@ -1,12 +1,12 @@
 //! Entries, patterns and trees.
 
-use proto::pattern::Pattern;
+use proto::pattern::GlobPattern;
 
 use super::*;
 
 #[test]
 fn any_name_works() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     let long = [b'x'; 255];
     let names: [&[u8]; 6] = [
         b"a b",
@@ -30,7 +30,7 @@ fn any_name_works() {
 
 #[test]
 fn listings_follow_links_and_tell_those_that_lead_nowhere() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("file", "12345");
     tree.mkdir("sub");
     tree.link("file", "link");
@@ -38,7 +38,7 @@ fn listings_follow_links_and_tell_those_that_lead_nowhere() {
     tree.link("nowhere", "dangling");
     tree.link(tree.host("secret"), "outward");
     let entries = tree.entries("/");
-    let told: Vec<(&str, Kind, Option<&[u8]>)> = entries
+    let told: Vec<(&str, EntryKind, Option<&[u8]>)> = entries
         .iter()
         .map(|entry| {
             let name = std::str::from_utf8(&entry.name).unwrap();
@@ -50,17 +50,20 @@ fn listings_follow_links_and_tell_those_that_lead_nowhere() {
     assert_eq!(
         told,
         [
-            ("dangling", Kind::SymLink, Some(b"nowhere".as_slice())),
-            ("file", Kind::File, None),
-            ("link", Kind::File, Some(b"file".as_slice())),
-            ("outward", Kind::SymLink, Some(secret)),
-            ("sub", Kind::Dir, None),
-            ("sublink", Kind::Dir, Some(b"/sub".as_slice())),
+            ("dangling", EntryKind::SymLink, Some(b"nowhere".as_slice())),
+            ("file", EntryKind::File, None),
+            ("link", EntryKind::File, Some(b"file".as_slice())),
+            ("outward", EntryKind::SymLink, Some(secret)),
+            ("sub", EntryKind::Dir, None),
+            ("sublink", EntryKind::Dir, Some(b"/sub".as_slice())),
         ]
     );
     assert_eq!((entries[1].size, entries[2].size), (5, 5));
-    assert_eq!(entries[1].unique, entries[2].unique);
-    assert_eq!(entries[3].access, proto::listing::Access::default());
+    assert_eq!(entries[1].device_and_inode, entries[2].device_and_inode);
+    assert_eq!(
+        entries[3].permissions,
+        proto::listing::EntryPermissions::default()
+    );
     assert_eq!(tree.names("file"), ["file"]);
     assert_eq!(tree.root.count(&v("/")).unwrap(), 8);
     assert_eq!(tree.names("dangling"), ["dangling"]);
@@ -79,13 +82,13 @@ fn listings_follow_links_and_tell_those_that_lead_nowhere() {
 
 #[test]
 fn patterns_choose_and_visitors_stop() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     for name in ["a.dat", "b.dat", "c.txt", ".hidden.dat"] {
         tree.file(name, "");
     }
     let mut names = Vec::new();
-    let pattern = Pattern::new(b"*.dat");
-    let mut visit = |entry: Entry| {
+    let pattern = GlobPattern::new(b"*.dat");
+    let mut visit = |entry: DirectoryEntry| {
         names.push(entry.name);
         ControlFlow::Continue(())
     };
@@ -107,7 +110,7 @@ fn patterns_choose_and_visitors_stop() {
 
 #[test]
 fn walks_do_not_follow_links() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.mkdir("top/deep/er");
     tree.file("top/deep/er/x", "");
     tree.file("top/s1", "");
@@ -121,7 +124,7 @@ fn walks_do_not_follow_links() {
 
 #[test]
 fn depth_is_bounded() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     let deep = |levels: usize| vec!["d"; levels].join("/");
     tree.mkdir(&deep(MAX_DEPTH));
     assert!(tree.root.remove_tree(&v("d")).is_ok());

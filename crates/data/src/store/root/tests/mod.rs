@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
-use proto::listing::{Entry, Kind};
+use proto::listing::{DirectoryEntry, EntryKind};
 use proto::path::VPath;
 use proto::server::FileErrorKind;
 use proto::timestamp::Timestamp;
@@ -18,12 +18,12 @@ mod confinement;
 mod listing;
 
 /// A root with a secret beside it.
-struct Tree {
+struct JailTree {
     dir: TempDir,
     root: Root,
 }
 
-impl Tree {
+impl JailTree {
     /// `jail/` is the root; `secret` and `outside/` are what no session may reach.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ impl Tree {
             .collect()
     }
 
-    fn entries(&self, path: &str) -> Vec<Entry> {
+    fn entries(&self, path: &str) -> Vec<DirectoryEntry> {
         let mut entries = Vec::new();
         let mut visit = |entry| {
             entries.push(entry);
@@ -79,7 +79,7 @@ impl Tree {
 
     fn walk(&self, path: &str) -> Vec<String> {
         let mut names = Vec::new();
-        let mut visit = |entry: Entry| {
+        let mut visit = |entry: DirectoryEntry| {
             names.push(String::from_utf8_lossy(&entry.name).into_owned());
             ControlFlow::Continue(())
         };
@@ -109,7 +109,7 @@ fn is_superuser() -> bool {
 
 #[test]
 fn what_is_not_a_file_is_not_opened() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.mkdir("dir");
     let fifo = tree.host("jail/fifo");
     rustix::fs::mknodat(
@@ -125,7 +125,7 @@ fn what_is_not_a_file_is_not_opened() {
         assert_eq!(errno(tree.root.open_read(&v(name))), Errno::INVAL, "{name}");
         assert_eq!(errno(tree.root.open_write(&v(name))), Errno::INVAL);
         assert_eq!(errno(tree.root.open_existing(&v(name))), Errno::INVAL);
-        assert_eq!(tree.root.stat(&v(name)).unwrap().kind, Kind::Other);
+        assert_eq!(tree.root.stat(&v(name)).unwrap().kind, EntryKind::Other);
     }
     assert_eq!(errno(tree.root.open_read(&v("dir"))), Errno::ISDIR);
     assert_eq!(errno(tree.root.open_write(&v("/"))), Errno::ISDIR);
@@ -135,7 +135,7 @@ fn what_is_not_a_file_is_not_opened() {
 
 #[test]
 fn opened_files_may_block() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("f", "x");
     for file in [
         tree.root.open_read(&v("f")).unwrap(),
@@ -148,7 +148,7 @@ fn opened_files_may_block() {
 
 #[test]
 fn opening_to_write_cuts_nothing_and_tells_what_it_made() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("f", "12345");
     assert!(!tree.root.open_write(&v("f")).unwrap().created);
     assert_eq!(tree.read("f").unwrap(), "12345");
@@ -163,7 +163,7 @@ fn opening_to_write_cuts_nothing_and_tells_what_it_made() {
 
 #[test]
 fn unique_names_never_overwrite() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("f", "old");
     tree.link("nowhere", "f.1");
     let (_, path) = tree.root.open_unique(&v("f")).unwrap();
@@ -180,16 +180,16 @@ fn unique_names_never_overwrite() {
 
 #[test]
 fn entries_tell_modes_times_and_owners() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("f", "123");
     tree.root.chmod(&v("f"), 0o640).unwrap();
     tree.root
         .set_modified(&v("f"), Timestamp(1_000_000_000))
         .unwrap();
     let entry = tree.root.stat(&v("f")).unwrap();
-    assert_eq!((entry.size, entry.mode, entry.links), (3, 0o640, 1));
+    assert_eq!((entry.size, entry.mode, entry.link_count), (3, 0o640, 1));
     assert_eq!(entry.modified, Timestamp(1_000_000_000));
-    assert!(entry.access.read && entry.access.write && !entry.access.execute);
+    assert!(entry.permissions.read && entry.permissions.write && !entry.permissions.execute);
     let own = rustix::process::getegid().as_raw().to_string();
     tree.root.chgrp(&v("f"), &own).unwrap();
     assert_eq!(
@@ -197,12 +197,12 @@ fn entries_tell_modes_times_and_owners() {
         Errno::INVAL
     );
     assert_eq!(errno(tree.root.chgrp(&v("f"), "4294967295")), Errno::INVAL);
-    assert_eq!(tree.root.stat(&v("/")).unwrap().kind, Kind::Dir);
+    assert_eq!(tree.root.stat(&v("/")).unwrap().kind, EntryKind::Dir);
 }
 
 #[test]
 fn links_are_changed_at_their_target() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("f", "x");
     tree.link("f", "l");
     tree.root.chmod(&v("l"), 0o600).unwrap();
@@ -211,7 +211,7 @@ fn links_are_changed_at_their_target() {
 
 #[test]
 fn the_root_itself_is_never_changed_by_any_name() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.mkdir("d");
     tree.link("/", "up");
     tree.link("..", "d/up");
@@ -233,7 +233,7 @@ fn the_root_itself_is_never_changed_by_any_name() {
 
 #[test]
 fn set_id_bits_are_refused() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("f", "x");
     tree.mkdir("d");
     assert_eq!(errno(tree.root.chmod(&v("f"), 0o4755)), Errno::PERM);
@@ -244,7 +244,7 @@ fn set_id_bits_are_refused() {
 
 #[test]
 fn names_are_changed() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.root.make_dir(&v("a")).unwrap();
     tree.root.enter(&v("a")).unwrap();
     assert_eq!(errno(tree.root.make_dir(&v("a"))), Errno::EXIST);
@@ -285,14 +285,14 @@ fn names_are_changed() {
 
 #[test]
 fn identity_tells_changes_of_content() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.file("f", "123");
     let before = tree.root.identity(&v("f")).unwrap();
     assert_eq!(
-        Identity::of(&tree.root.open_read(&v("f")).unwrap()).unwrap(),
+        FileIdentity::of(&tree.root.open_read(&v("f")).unwrap()).unwrap(),
         before
     );
-    while !before.tells_changes(file_clock()) {
+    while !before.detects_changes_since(file_clock()) {
         std::thread::yield_now();
     }
     tree.file("f", "456");
@@ -306,7 +306,7 @@ fn permissions_are_the_kernels() {
     if is_superuser() {
         return; // nothing is denied to root
     }
-    let tree = Tree::new();
+    let tree = JailTree::new();
     tree.mkdir("closed");
     tree.file("closed/f", "x");
     tree.file("unreadable", "x");
@@ -333,14 +333,14 @@ fn permissions_are_the_kernels() {
 
 #[test]
 fn free_space_is_that_of_the_file_system() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     assert!(tree.root.free_space(&v("not/there")).is_err());
     assert!(tree.root.free_space(&v("not-there")).unwrap() > 0);
 }
 
 #[test]
 fn a_root_must_be_a_directory() {
-    let tree = Tree::new();
+    let tree = JailTree::new();
     let error = Root::open(&tree.host("secret")).unwrap_err();
     assert!(matches!(error, RootError::Open { .. }));
     assert!(error.to_string().contains("Not a directory"), "{error}");

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use sim::link::{Conditions, Fate, Link};
+use sim::link::{Conditions, Link, PacketFate};
 use units::splitmix;
 
-use super::runs::{Arrival, Runs, quantum};
-use super::schedule::{Delivery, Schedule};
-use crate::net::packet::{Framing, Packet, corrupt};
+use super::batching::{SegmentArrival, SegmentBatcher, batching_interval};
+use super::delivery_queue::{DeliveryQueue, PendingDelivery};
+use crate::net::packet::{RawPacket, TunFraming, corrupt_payload};
 use crate::net::report::DirectionReport;
-use crate::net::validity::{HandOver, Lateness};
+use crate::net::validity::{DeliveredBatch, LatenessStats};
 use crate::topology::Topology;
 
 /// One direction of one path.
 #[derive(Debug)]
-pub(super) struct Direction {
+pub(super) struct PathDirection {
     /// Index of the sending host.
     pub(super) from: usize,
     /// Index of the receiving host.
@@ -27,16 +27,16 @@ pub(super) struct Direction {
     /// How long segments may wait for each other.
     quantum: Duration,
     /// Made with the first hand-over: most pairs of many hosts never talk.
-    lateness: Option<Lateness>,
+    lateness: Option<LatenessStats>,
     delivered: u64,
     delivered_bytes: u64,
     corrupted: u64,
     /// Packets that the receiving host's kernel did not take.
-    untaken: u64,
+    refused_by_receiver: u64,
 }
 
 /// Every direction of the topology, paths in order, each forward and back.
-pub(super) fn all(topology: &Topology) -> Vec<Direction> {
+pub(super) fn all_directions(topology: &Topology) -> Vec<PathDirection> {
     let ends = topology.paths.iter().flat_map(|path| {
         let (one, other) = path.between;
         [(one, other, &path.forward), (other, one, &path.back)]
@@ -45,19 +45,19 @@ pub(super) fn all(topology: &Topology) -> Vec<Direction> {
         .map(|((from, to, conditions), index)| {
             let delay = shortest_delay(conditions);
             let name = |host: usize| topology.hosts.get(host).map(|host| host.name.clone());
-            Direction {
+            PathDirection {
                 from,
                 to,
                 names: (name(from).unwrap_or_default(), name(to).unwrap_or_default()),
                 // A seed of its own, so that directions do not all lose the same packets.
                 link: Link::new(conditions.clone(), splitmix::nth(topology.seed, index)),
                 delay,
-                quantum: quantum(delay),
+                quantum: batching_interval(delay),
                 lateness: None,
                 delivered: 0,
                 delivered_bytes: 0,
                 corrupted: 0,
-                untaken: 0,
+                refused_by_receiver: 0,
             }
         })
         .collect()
@@ -72,27 +72,30 @@ fn shortest_delay(conditions: &Conditions) -> Duration {
         .unwrap_or(conditions.delay)
 }
 
-impl Direction {
+impl PathDirection {
     /// Sends a packet's segments into the link, each by itself, and schedules what arrives of them.
     /// `index`: this direction's; `runs`: scratch space.
     pub(super) fn send(
         &mut self,
         now: Duration,
-        packet: &Packet<'_>,
-        framing: Framing,
+        packet: &RawPacket<'_>,
+        framing: TunFraming,
         index: usize,
-        runs: &mut Runs,
-        schedule: &mut Schedule,
+        runs: &mut SegmentBatcher,
+        schedule: &mut DeliveryQueue,
     ) {
         runs.begin(self.quantum);
         for segment in 0..packet.segments() {
             let held = self.link.counters().reordered;
             let fate = self.link.offer(now, packet.segment_bytes(segment));
-            if let Fate::Arrives {
-                at, again, corrupt, ..
+            if let PacketFate::Delivered {
+                arrives_at: at,
+                duplicate_at: again,
+                corrupt,
+                ..
             } = fate
             {
-                runs.push(Arrival {
+                runs.push(SegmentArrival {
                     index: segment,
                     at,
                     again,
@@ -101,16 +104,16 @@ impl Direction {
                 });
             }
         }
-        for run in runs.all() {
-            let mut frame = packet.piece(run.segments.clone());
+        for run in runs.batches() {
+            let mut frame = packet.frame_of_segments(run.segments.clone());
             if let Some(choice) = run.corrupt
-                && corrupt(&mut frame, framing, choice)
+                && corrupt_payload(&mut frame, framing, choice)
                 && !run.is_copy
             {
                 self.corrupted += 1;
             }
             let bytes = run.segments.clone();
-            schedule.push(Delivery {
+            schedule.push(PendingDelivery {
                 direction: index,
                 first: run.first,
                 due: run.last,
@@ -123,16 +126,16 @@ impl Direction {
     }
 
     /// A delivery was handed over.
-    pub(super) fn delivered(&mut self, delivery: &Delivery, at: Duration) {
+    pub(super) fn record_delivery(&mut self, delivery: &PendingDelivery, at: Duration) {
         if !delivery.is_copy {
             self.delivered += u64::from(delivery.packets);
             self.delivered_bytes += delivery.bytes;
         }
         if self.lateness.is_none() {
-            self.lateness = Lateness::new(self.delay).ok();
+            self.lateness = LatenessStats::new(self.delay).ok();
         }
         if let Some(lateness) = &mut self.lateness {
-            lateness.note(HandOver {
+            lateness.record(DeliveredBatch {
                 first: delivery.first,
                 last: delivery.due,
                 at,
@@ -143,8 +146,8 @@ impl Direction {
     }
 
     /// The receiving host did not take a delivery.
-    pub(super) fn refused(&mut self, delivery: &Delivery) {
-        self.untaken += u64::from(delivery.packets);
+    pub(super) fn record_refusal(&mut self, delivery: &PendingDelivery) {
+        self.refused_by_receiver += u64::from(delivery.packets);
     }
 
     /// Report so far; `None`: nothing happened.
@@ -167,26 +170,26 @@ impl Direction {
             peak_queue_bytes: link.peak_queue_bytes,
             late_p50_us: quantile(0.5),
             late_p99_us: quantile(0.99),
-            late_max_us: self.lateness.as_ref().map_or(0.0, Lateness::max),
+            late_max_us: self.lateness.as_ref().map_or(0.0, LatenessStats::max),
         })
     }
 
     /// Why its lateness spoils the run.
-    pub(super) fn objections(&self) -> Vec<String> {
+    pub(super) fn invalid_reasons(&self) -> Vec<String> {
         let (from, to) = &self.names;
         let lateness = self.lateness.iter();
         lateness
-            .flat_map(|lateness| lateness.objections(&format!("{from} to {to}")))
+            .flat_map(|lateness| lateness.invalid_reasons(&format!("{from} to {to}")))
             .collect()
     }
 
     /// Note worth reading.
-    pub(super) fn note(&self) -> Option<String> {
+    pub(super) fn untaken_note(&self) -> Option<String> {
         let (from, to) = &self.names;
-        (self.untaken > 0).then(|| {
+        (self.refused_by_receiver > 0).then(|| {
             format!(
                 "{from} to {to}: {} packets were not taken by {to}, whose interface was down or out of memory",
-                self.untaken
+                self.refused_by_receiver
             )
         })
     }

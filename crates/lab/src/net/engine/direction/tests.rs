@@ -3,7 +3,7 @@ use sim::link::{Loss, Queue, Reorder};
 use units::Rate;
 
 use super::*;
-use crate::topology::{Host, Path};
+use crate::topology::{LabHost, LabPath};
 
 /// Payload bytes of a segment; its sequence number divided by this is its name.
 const SEGMENT: u32 = 1000;
@@ -30,19 +30,19 @@ fn super_packet(first: u32, segments: u32) -> Vec<u8> {
 fn names(frame: &[u8]) -> std::ops::Range<u32> {
     let sequence = frame[34..38].try_into().unwrap();
     let first = u32::from_be_bytes(sequence) / SEGMENT;
-    let packet = Packet::parse(frame, Framing::Offloaded).unwrap();
+    let packet = RawPacket::parse(frame, TunFraming::Offloaded).unwrap();
     first..first + u32::try_from(packet.segments()).unwrap()
 }
 
-fn direction(conditions: &Conditions) -> Direction {
-    let host = |name: &str| Host {
+fn direction(conditions: &Conditions) -> PathDirection {
+    let host = |name: &str| LabHost {
         name: name.to_owned(),
         sysctls: Vec::new(),
-        congestion: None,
+        congestion_control: None,
     };
     let topology = Topology {
         hosts: vec![host("a"), host("b")],
-        paths: vec![Path {
+        paths: vec![LabPath {
             between: (0, 1),
             forward: conditions.clone(),
             back: conditions.clone(),
@@ -51,7 +51,7 @@ fn direction(conditions: &Conditions) -> Direction {
         offload: true,
         mtu: 1500,
     };
-    all(&topology).swap_remove(0)
+    all_directions(&topology).swap_remove(0)
 }
 
 fn conditions() -> impl Strategy<Value = Conditions> {
@@ -76,14 +76,17 @@ fn conditions() -> impl Strategy<Value = Conditions> {
 
 /// Word of the link on one segment that arrives.
 #[derive(Debug, Clone, Copy)]
-struct Promise {
+struct ExpectedArrival {
     at: Duration,
     is_copied: bool,
     is_held: bool,
 }
 
 /// Offers the same packets to a link of the same seed.
-fn promises(conditions: &Conditions, sizes: &[(u64, u32)]) -> Vec<Option<Promise>> {
+fn expected_arrivals(
+    conditions: &Conditions,
+    sizes: &[(u64, u32)],
+) -> Vec<Option<ExpectedArrival>> {
     let mut link = Link::new(conditions.clone(), splitmix::nth(5, 0));
     let mut now = Duration::ZERO;
     let mut told = Vec::new();
@@ -92,7 +95,11 @@ fn promises(conditions: &Conditions, sizes: &[(u64, u32)]) -> Vec<Option<Promise
         for _ in 0..*segments {
             let held = link.counters().reordered;
             told.push(match link.offer(now, 40 + SEGMENT) {
-                Fate::Arrives { at, again, .. } => Some(Promise {
+                PacketFate::Delivered {
+                    arrives_at: at,
+                    duplicate_at: again,
+                    ..
+                } => Some(ExpectedArrival {
                     at,
                     is_copied: again.is_some(),
                     is_held: link.counters().reordered > held,
@@ -112,16 +119,16 @@ proptest! {
         sizes in prop::collection::vec((0_u64..2000, 1_u32..45), 1..12),
     ) {
         let mut direction = direction(&conditions);
-        let (mut runs, mut schedule) = (Runs::default(), Schedule::new(usize::MAX));
+        let (mut runs, mut schedule) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
         let (mut now, mut next) = (Duration::ZERO, 0);
         for (gap, segments) in &sizes {
             now += Duration::from_micros(*gap);
             let frame = super_packet(next, *segments);
             next += segments;
-            let packet = Packet::parse(&frame, Framing::Offloaded).unwrap();
-            direction.send(now, &packet, Framing::Offloaded, 0, &mut runs, &mut schedule);
+            let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
+            direction.send(now, &packet, TunFraming::Offloaded, 0, &mut runs, &mut schedule);
         }
-        let told = promises(&conditions, &sizes);
+        let told = expected_arrivals(&conditions, &sizes);
         let mut times = vec![0; told.len()];
         let mut in_turn = Vec::new();
         let mut before = Duration::ZERO;
@@ -136,12 +143,12 @@ proptest! {
                 times[name as usize] += 1;
                 let promise = told[name as usize].expect("it was lost");
                 prop_assert!(delivery.due >= promise.at, "early");
-                prop_assert!(delivery.due - promise.at <= quantum(conditions.delay), "late");
+                prop_assert!(delivery.due - promise.at <= batching_interval(conditions.delay), "late");
                 if !promise.is_held && !delivery.is_copy {
                     in_turn.push(name);
                 }
             }
-            direction.delivered(&delivery, delivery.due);
+            direction.record_delivery(&delivery, delivery.due);
         }
         prop_assert!(in_turn.is_sorted());
         let expected = told.iter().map(|p| p.map_or(0, |p| 1 + i32::from(p.is_copied)));
@@ -150,7 +157,7 @@ proptest! {
         let arrived = told.iter().flatten().count() as u64;
         prop_assert_eq!(report.delivered, arrived);
         prop_assert_eq!(report.packets, arrived + report.losses + report.queue_drops);
-        prop_assert_eq!(direction.objections(), Vec::<String>::new());
+        prop_assert_eq!(direction.invalid_reasons(), Vec::<String>::new());
     }
 }
 
@@ -173,22 +180,27 @@ fn conditions_of_loss(loss: f64) -> Conditions {
 #[test]
 fn what_the_receiver_refuses_is_not_delivered() {
     let mut direction = direction(&conditions_of_loss(0.0));
-    let (mut runs, mut schedule) = (Runs::default(), Schedule::new(usize::MAX));
+    let (mut runs, mut schedule) = (SegmentBatcher::default(), DeliveryQueue::new(usize::MAX));
     let frame = super_packet(0, 3);
-    let packet = Packet::parse(&frame, Framing::Offloaded).unwrap();
+    let packet = RawPacket::parse(&frame, TunFraming::Offloaded).unwrap();
     let now = Duration::ZERO;
     direction.send(
         now,
         &packet,
-        Framing::Offloaded,
+        TunFraming::Offloaded,
         0,
         &mut runs,
         &mut schedule,
     );
-    assert_eq!(direction.note(), None);
+    assert_eq!(direction.untaken_note(), None);
     let entry = schedule.pop_due(Duration::MAX).unwrap();
-    direction.refused(&entry.delivery);
+    direction.record_refusal(&entry.delivery);
     let report = direction.report().unwrap();
     assert_eq!((report.packets, report.delivered), (3, 0));
-    assert!(direction.note().unwrap().starts_with("a to b: 3 packets"));
+    assert!(
+        direction
+            .untaken_note()
+            .unwrap()
+            .starts_with("a to b: 3 packets")
+    );
 }

@@ -1,18 +1,18 @@
 //! How long each setting lives: a transfer, a store, a login.
 
 use super::{code, grant, line, logged_in};
-use crate::command::{Mode, Type};
+use crate::command::{DataType, TransferMode};
 use crate::ranges::RangeSet;
-use crate::remark::Said;
-use crate::server::session::{Awaiting, Session};
+use crate::remark::CompletionRemarks;
+use crate::server::session::{ExpectedInput, ServerSession};
 use crate::server::{
-    Action, Disposition, FileAnswer, FileError, FileErrorKind, Outcome, Progress, TransferDone,
-    TransferError, TransferKind, TransferRequest,
+    CompletedTransfer, DriverEvent, FileError, FileErrorKind, FileResponse, SessionAction,
+    StoreDisposition, TransferError, TransferKind, TransferProgress, TransferRequest,
 };
-use crate::streams::StreamRange;
+use crate::streams::ParallelismRange;
 
 /// Feeds lines that need no outcome.
-fn say(session: &mut Session, lines: &[&str]) {
+fn say(session: &mut ServerSession, lines: &[&str]) {
     for text in lines {
         let actions = session.on_line(&line(text));
         assert!(code(&actions) < 400, "{text}: {actions:?}");
@@ -22,42 +22,45 @@ fn say(session: &mut Session, lines: &[&str]) {
 const PORT: &str = "PORT 127,0,0,1,156,64";
 
 /// Starts a transfer and gives what the driver is asked for.
-fn start(session: &mut Session, command: &str) -> TransferRequest {
+fn start(session: &mut ServerSession, command: &str) -> TransferRequest {
     match session.on_line(&line(command)).pop() {
-        Some(Action::Transfer(request)) => *request,
+        Some(SessionAction::Transfer(request)) => *request,
         other => panic!("{command}: {other:?}"),
     }
 }
 
-fn finish(session: &mut Session) {
-    session.on_outcome(Outcome::Opened {
+fn finish(session: &mut ServerSession) {
+    session.on_driver_event(DriverEvent::Opened {
         reused: false,
         unique_name: None,
     });
-    let progress = Progress {
+    let progress = TransferProgress {
         now: 1.0,
         bytes: 0,
         stored: RangeSet::new(),
     };
-    session.on_outcome(Outcome::Transferred(Ok(TransferDone {
-        said: Said::default(),
+    session.on_driver_event(DriverEvent::Transferred(Ok(CompletedTransfer {
+        remarks: CompletionRemarks::default(),
         progress,
     })));
-    assert_eq!(session.awaiting(), Awaiting::Line);
+    assert_eq!(session.expected_input(), ExpectedInput::Line);
 }
 
-fn fail(session: &mut Session) {
+fn fail(session: &mut ServerSession) {
     let error = FileError {
         kind: FileErrorKind::NotFound,
         errno: Some(2),
         text: "No such file or directory".to_owned(),
     };
-    session.on_outcome(Outcome::Transferred(Err(TransferError::File(error))));
+    session.on_driver_event(DriverEvent::Transferred(Err(TransferError::File(error))));
 }
 
 fn have(request: &TransferRequest) -> String {
-    match &request.what {
-        TransferKind::Retrieve { have, .. } => have.to_string(),
+    match &request.kind {
+        TransferKind::Retrieve {
+            already_received: have,
+            ..
+        } => have.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -104,7 +107,7 @@ fn rest_survives_everything_that_is_no_transfer() {
         &["REST 5", "NOOP", "TYPE I", "PWD", "ALLO 3", PORT, "MODE S"],
     );
     session.on_line(&line("SIZE /f"));
-    session.on_outcome(Outcome::File(Ok(FileAnswer::Done)));
+    session.on_driver_event(DriverEvent::File(Ok(FileResponse::Done)));
     assert_eq!(have(&start(&mut session, "RETR /f")), "0-5");
 }
 
@@ -120,8 +123,10 @@ fn what_is_for_the_next_store_survives_retrieves_and_lives_for_one_store() {
     for expected in [Some(7), None] {
         say(&mut session, &[PORT]);
         let TransferKind::Store {
-            allocate, expect, ..
-        } = start(&mut session, "STOR /f").what
+            announced_size: allocate,
+            expected_checksum: expect,
+            ..
+        } = start(&mut session, "STOR /f").kind
         else {
             panic!("not a store");
         };
@@ -146,23 +151,29 @@ fn type_mode_and_options_live_until_rein() {
     );
     for _ in 0..2 {
         let request = start(&mut session, "RETR /f");
-        assert_eq!((request.mode, request.type_), (Mode::Extended, Type::Image));
+        assert_eq!(
+            (request.mode, request.type_),
+            (TransferMode::Extended, DataType::Image)
+        );
         assert_eq!(
             (request.streams, request.buffers.send),
-            (StreamRange::fixed(3), Some(9))
+            (ParallelismRange::fixed(3), Some(9))
         );
         finish(&mut session);
     }
     say(&mut session, &["REIN", "USER ann"]);
     session.on_line(&line("PASS x"));
-    session.on_outcome(Outcome::Login(Ok(grant())));
+    session.on_driver_event(DriverEvent::Login(Ok(grant())));
     assert_eq!(code(&session.on_line(&line("RETR /f"))), 425);
     say(&mut session, &[PORT]);
     let request = start(&mut session, "RETR /f");
-    assert_eq!((request.mode, request.type_), (Mode::Stream, Type::Ascii));
+    assert_eq!(
+        (request.mode, request.type_),
+        (TransferMode::Stream, DataType::Ascii)
+    );
     assert_eq!(
         (request.streams, request.buffers.send),
-        (StreamRange::fixed(1), None)
+        (ParallelismRange::fixed(1), None)
     );
 }
 
@@ -185,13 +196,13 @@ fn rnfr_lives_until_rnto() {
     let mut session = logged_in();
     session.on_line(&line("RNFR /a"));
     assert_eq!(
-        code(&session.on_outcome(Outcome::File(Ok(FileAnswer::Done)))),
+        code(&session.on_driver_event(DriverEvent::File(Ok(FileResponse::Done)))),
         350
     );
     say(&mut session, &["NOOP", "TYPE I"]);
     let asked = session.on_line(&line("RNTO /b"));
-    assert!(matches!(asked[..], [Action::File(_)]), "{asked:?}");
-    session.on_outcome(Outcome::File(Ok(FileAnswer::Done)));
+    assert!(matches!(asked[..], [SessionAction::File(_)]), "{asked:?}");
+    session.on_driver_event(DriverEvent::File(Ok(FileResponse::Done)));
     assert_eq!(code(&session.on_line(&line("RNTO /c"))), 503);
 }
 
@@ -209,13 +220,15 @@ fn only_a_store_of_a_whole_file_is_summed() {
     ] {
         say(&mut session, lines);
         let TransferKind::Store {
-            sum, disposition, ..
-        } = start(&mut session, command).what
+            checksum_algorithm: sum,
+            disposition,
+            ..
+        } = start(&mut session, command).kind
         else {
             panic!("not a store");
         };
         assert_eq!(sum.is_some(), summed, "{command} {disposition:?}");
-        assert!(!summed || !matches!(disposition, Disposition::Append));
+        assert!(!summed || !matches!(disposition, StoreDisposition::Append));
         finish(&mut session);
     }
 }

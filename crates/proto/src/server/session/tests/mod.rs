@@ -1,17 +1,17 @@
 mod lifetimes;
 mod properties;
-mod securing;
+mod security_exchange;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Awaiting, Session, SessionConfig};
+use super::{ExpectedInput, ServerSession, SessionConfig};
 use crate::line::LineEvent;
 use crate::path::VPath;
-use crate::server::{Action, Grant, Outcome, Rights};
+use crate::server::{AccountRights, DriverEvent, LoginGrant, SessionAction};
 
 fn config() -> SessionConfig {
     SessionConfig {
-        congestion: ["auto", "system", "bbr"].map(String::from).into(),
+        congestion_controls: ["auto", "system", "bbr"].map(String::from).into(),
         banner: "ready.".to_owned(),
         version: "longhaul".to_owned(),
         peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -22,20 +22,20 @@ fn config() -> SessionConfig {
         max_bad_lines: 0,
         max_idle_seconds: 7200,
         foreign_data_addresses: false,
-        sizing: crate::sizing::Sizing::Auto,
+        buffer_sizing: crate::sizing::BufferSizing::Auto,
         mechanisms: std::sync::Arc::default(),
     }
 }
 
-fn grant() -> Grant {
-    Grant {
+fn grant() -> LoginGrant {
+    LoginGrant {
         user: "ann".to_owned(),
         home: VPath::root(),
-        rights: Rights {
+        rights: AccountRights {
             write: true,
             third_party: false,
         },
-        message: Vec::new(),
+        welcome_lines: Vec::new(),
     }
 }
 
@@ -43,21 +43,21 @@ fn line(text: &str) -> LineEvent {
     LineEvent::Line(text.as_bytes().to_vec())
 }
 
-fn logged_in() -> Session {
-    let mut session = Session::new(config());
+fn logged_in() -> ServerSession {
+    let mut session = ServerSession::new(config());
     session.on_line(&line("USER ann"));
     session.on_line(&line("PASS x"));
-    assert_eq!(session.awaiting(), Awaiting::Outcome);
-    session.on_outcome(Outcome::Login(Ok(grant())));
+    assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
+    session.on_driver_event(DriverEvent::Login(Ok(grant())));
     session
 }
 
 /// Code of the only reply among the actions.
-fn code(actions: &[Action]) -> u16 {
+fn code(actions: &[SessionAction]) -> u16 {
     let codes: Vec<u16> = actions
         .iter()
         .filter_map(|action| match action {
-            Action::Reply(reply) => Some(reply.code),
+            SessionAction::Reply(reply) => Some(reply.code),
             _ => None,
         })
         .collect();
@@ -99,7 +99,7 @@ fn a_size_is_urgent_in_transfers_of_drs1_sessions_only() {
         after(&[port, drs1, "OPTS DRS auto", "RETR /f"]),
         after(&[port, drs1]),
         after(&[drs1, "CKSM MD5 0 -1 /f"]),
-        Session::new(config()),
+        ServerSession::new(config()),
     ] {
         assert!(!other.is_urgent(&size), "{other:?}");
     }
@@ -108,16 +108,24 @@ fn a_size_is_urgent_in_transfers_of_drs1_sessions_only() {
 #[test]
 fn an_outcome_that_nothing_waits_for_changes_nothing() {
     let mut session = logged_in();
-    assert!(session.on_outcome(Outcome::Login(Ok(grant()))).is_empty());
-    let opened = Outcome::Opened {
+    assert!(
+        session
+            .on_driver_event(DriverEvent::Login(Ok(grant())))
+            .is_empty()
+    );
+    let opened = DriverEvent::Opened {
         reused: false,
         unique_name: None,
     };
-    assert!(session.on_outcome(opened).is_empty());
-    assert_eq!(session.awaiting(), Awaiting::Line);
+    assert!(session.on_driver_event(opened).is_empty());
+    assert_eq!(session.expected_input(), ExpectedInput::Line);
     session.on_line(&line("SIZE /f"));
-    assert!(session.on_outcome(Outcome::Login(Ok(grant()))).is_empty());
-    assert_eq!(session.awaiting(), Awaiting::Outcome);
+    assert!(
+        session
+            .on_driver_event(DriverEvent::Login(Ok(grant())))
+            .is_empty()
+    );
+    assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
 }
 
 #[test]
@@ -125,17 +133,21 @@ fn a_line_that_the_driver_should_have_held_back_is_answered() {
     let mut session = logged_in();
     session.on_line(&line("SIZE /f"));
     assert_eq!(code(&session.on_line(&line("NOOP"))), 503);
-    assert_eq!(session.awaiting(), Awaiting::Outcome);
+    assert_eq!(session.expected_input(), ExpectedInput::DriverEvent);
 }
 
 #[test]
 fn nothing_is_answered_after_close() {
     let mut session = logged_in();
     let actions = session.on_line(&line("QUIT"));
-    assert_eq!(actions.last(), Some(&Action::Close));
+    assert_eq!(actions.last(), Some(&SessionAction::Close));
     assert!(session.on_line(&line("NOOP")).is_empty());
-    assert!(session.on_outcome(Outcome::Login(Ok(grant()))).is_empty());
-    assert_eq!(session.awaiting(), Awaiting::Line);
+    assert!(
+        session
+            .on_driver_event(DriverEvent::Login(Ok(grant())))
+            .is_empty()
+    );
+    assert_eq!(session.expected_input(), ExpectedInput::Line);
 }
 
 #[test]
@@ -145,22 +157,22 @@ fn a_flood_of_abors_ends_the_session() {
     session.on_line(&line("RETR /f"));
     let closes = (0..100).any(|_| {
         let actions = session.on_line(&line("ABOR"));
-        actions.last() == Some(&Action::Close)
+        actions.last() == Some(&SessionAction::Close)
     });
     assert!(closes);
 }
 
 #[test]
 fn login_failures_count_over_users_and_rein() {
-    let mut session = Session::new(config());
+    let mut session = ServerSession::new(config());
     let mut fail = |user: &str| {
         session.on_line(&line(user));
         session.on_line(&line("PASS x"));
-        session.on_outcome(Outcome::Login(Err("no.".to_owned())))
+        session.on_driver_event(DriverEvent::Login(Err("no.".to_owned())))
     };
     assert_eq!(code(&fail("USER a")), 530);
     assert_eq!(code(&fail("USER b")), 530);
     let last = fail("USER c");
     assert_eq!(code(&last), 421);
-    assert_eq!(last.last(), Some(&Action::Close));
+    assert_eq!(last.last(), Some(&SessionAction::Close));
 }

@@ -6,23 +6,23 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 
 use super::{config, grant};
-use crate::command::{Command, Opts};
+use crate::command::{Command, OptsCommand};
 use crate::drs::{DrsAddress, Nonce};
 use crate::line::LineEvent;
 use crate::path::VPath;
 use crate::ranges::RangeSet;
-use crate::remark::{Said, Verdict};
-use crate::server::session::{Awaiting, Session};
+use crate::remark::{CompletionRemarks, LimiterReport};
+use crate::server::session::{ExpectedInput, ServerSession};
 use crate::server::{
-    Action, FileAnswer, FileError, FileErrorKind, FileRequest, Outcome, Progress, TransferDone,
-    TransferError,
+    CompletedTransfer, DriverEvent, FileError, FileErrorKind, FileRequest, FileResponse,
+    SessionAction, TransferError, TransferProgress,
 };
-use crate::sizing::Sizing;
+use crate::sizing::BufferSizing;
 use crate::stripes::StripeAddresses;
 
 /// A request to the driver that it has not reported on yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum PendingRequest {
     Nothing,
     Login,
     File,
@@ -34,7 +34,7 @@ enum Asked {
 
 /// One move of client or driver; which of them it is depends on what is pending.
 #[derive(Debug, Clone)]
-struct Move {
+struct InputStep {
     line: Vec<u8>,
     /// Chooses among the outcomes that fit.
     choice: u8,
@@ -152,7 +152,7 @@ const LINES: &[&str] = &[
     "",
 ];
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
+fn moves() -> impl Strategy<Value = Vec<InputStep>> {
     let known = (0..LINES.len()).prop_map(|n| LINES[n].as_bytes().to_vec());
     let spoiled =
         (0..LINES.len(), prop::collection::vec(any::<u8>(), 0..12)).prop_map(|(n, tail)| {
@@ -161,8 +161,11 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         });
     let junk = prop::collection::vec(any::<u8>(), 0..40);
     let line = prop_oneof![8 => known, 2 => spoiled, 1 => junk];
-    let one =
-        (line, any::<u8>(), any::<bool>()).prop_map(|(line, choice, ok)| Move { line, choice, ok });
+    let one = (line, any::<u8>(), any::<bool>()).prop_map(|(line, choice, ok)| InputStep {
+        line,
+        choice,
+        ok,
+    });
     prop::collection::vec(one, 0..120)
 }
 
@@ -183,10 +186,10 @@ fn file_error(choice: u8) -> FileError {
     }
 }
 
-fn progress(choice: u8) -> Progress {
+fn progress(choice: u8) -> TransferProgress {
     let mut stored = RangeSet::new();
     stored.insert(0, u64::from(choice));
-    Progress {
+    TransferProgress {
         now: f64::from(choice),
         bytes: u64::from(choice),
         stored,
@@ -199,24 +202,24 @@ fn address() -> SocketAddr {
 
 fn drs_address() -> DrsAddress {
     DrsAddress {
-        at: address(),
+        socket: address(),
         nonce: Nonce::new([7; 16]),
     }
 }
 
-fn answer(choice: u8) -> FileAnswer {
+fn answer(choice: u8) -> FileResponse {
     match choice % 3 {
-        0 => FileAnswer::Done,
-        1 => FileAnswer::Lines(vec![b"226 not the end".to_vec()]),
-        _ => FileAnswer::Digest("00".to_owned()),
+        0 => FileResponse::Done,
+        1 => FileResponse::Lines(vec![b"226 not the end".to_vec()]),
+        _ => FileResponse::Checksum("00".to_owned()),
     }
 }
 
-fn end(choice: u8, ok: bool) -> Outcome {
-    Outcome::Transferred(match choice % 5 {
-        _ if ok => Ok(TransferDone {
-            said: Said {
-                verdict: Verdict::new("send buffer", u32::from(choice), "cubic"),
+fn end(choice: u8, ok: bool) -> DriverEvent {
+    DriverEvent::Transferred(match choice % 5 {
+        _ if ok => Ok(CompletedTransfer {
+            remarks: CompletionRemarks {
+                limiter: LimiterReport::new("send buffer", u32::from(choice), "cubic"),
                 remark: Some("226 a\r\nremark".to_owned()),
             },
             progress: progress(choice),
@@ -224,15 +227,15 @@ fn end(choice: u8, ok: bool) -> Outcome {
         0 => Err(TransferError::File(file_error(choice))),
         1 => Err(TransferError::NoConnection("nobody came".to_owned())),
         2 => Err(TransferError::Broken("reset".to_owned())),
-        3 => Err(TransferError::TakenOver),
+        3 => Err(TransferError::Superseded),
         _ => Err(TransferError::Aborted),
     })
 }
 
 /// A session with the driver's side of the contract checked at every step.
-struct Checked {
-    session: Session,
-    asked: Asked,
+struct CheckedSession {
+    session: ServerSession,
+    asked: PendingRequest,
     /// Lines given and final replies seen.
     lines: usize,
     finals: usize,
@@ -241,52 +244,63 @@ struct Checked {
     closed: bool,
 }
 
-impl Checked {
-    fn take(&mut self, actions: &[Action]) {
+impl CheckedSession {
+    fn take(&mut self, actions: &[SessionAction]) {
         let last = actions.len().saturating_sub(1);
         for (at, action) in actions.iter().enumerate() {
             let asked = match action {
-                Action::Reply(reply) => {
+                SessionAction::Reply(reply) => {
                     self.finals += usize::from(reply.code >= 200);
                     assert!(reply.code != 126 || self.right_sized, "126 unasked");
                     assert!(!self.closed, "a reply after Close: {actions:?}");
                     continue;
                 }
-                Action::Close => {
+                SessionAction::Close => {
                     self.closed = true;
                     continue;
                 }
-                Action::Secure(_) => panic!("no mechanism is offered"),
-                Action::Authenticate { .. } => Asked::Login,
-                Action::File(FileRequest::Checksum { .. }) => Asked::Checksum,
-                Action::File(_) => Asked::File,
-                Action::Listen(_) => Asked::Listen,
-                Action::ListenDrs(_) => Asked::ListenDrs,
-                Action::FollowBuffer(_) => {
+                SessionAction::Secure(_) => panic!("no mechanism is offered"),
+                SessionAction::Authenticate { .. } => PendingRequest::Login,
+                SessionAction::File(FileRequest::Checksum { .. }) => PendingRequest::Checksum,
+                SessionAction::File(_) => PendingRequest::File,
+                SessionAction::Listen(_) => PendingRequest::Listen,
+                SessionAction::ListenDrs(_) => PendingRequest::ListenDrs,
+                SessionAction::SetSendBuffer(_) => {
                     assert!(self.right_sized, "a size was followed unasked");
                     continue;
                 }
-                Action::Transfer(_) => Asked::Transfer,
+                SessionAction::Transfer(_) => PendingRequest::Transfer,
                 _ => continue,
             };
             assert_eq!(at, last, "an outcome is asked for last: {actions:?}");
-            assert_eq!(self.asked, Asked::Nothing, "two at once: {actions:?}");
+            assert_eq!(
+                self.asked,
+                PendingRequest::Nothing,
+                "two at once: {actions:?}"
+            );
             self.asked = asked;
         }
         let awaiting = match self.asked {
-            _ if self.closed => Awaiting::Line,
-            Asked::Nothing => Awaiting::Line,
-            Asked::Transfer | Asked::Checksum => Awaiting::Stoppable,
-            Asked::Login | Asked::File | Asked::Listen | Asked::ListenDrs => Awaiting::Outcome,
+            _ if self.closed => ExpectedInput::Line,
+            PendingRequest::Nothing => ExpectedInput::Line,
+            PendingRequest::Transfer | PendingRequest::Checksum => {
+                ExpectedInput::DriverEventOrUrgentLine
+            }
+            PendingRequest::Login
+            | PendingRequest::File
+            | PendingRequest::Listen
+            | PendingRequest::ListenDrs => ExpectedInput::DriverEvent,
         };
-        assert_eq!(self.session.awaiting(), awaiting);
+        assert_eq!(self.session.expected_input(), awaiting);
     }
 
     fn line(&mut self, bytes: &[u8]) {
         let command = Command::parse(bytes);
-        self.right_sized |= command == Ok(Command::Opts(Opts::Sizing(Sizing::Drs1)));
+        self.right_sized |=
+            command == Ok(Command::Opts(OptsCommand::BufferSizing(BufferSizing::Drs1)));
         // The one line that has no reply (2003 paper §4.2).
-        let tells_size = self.asked == Asked::Transfer && matches!(command, Ok(Command::Sbuf(_)));
+        let tells_size =
+            self.asked == PendingRequest::Transfer && matches!(command, Ok(Command::Sbuf(_)));
         let actions = self.session.on_line(&LineEvent::Line(bytes.to_vec()));
         if tells_size {
             assert!(self.right_sized && actions.len() <= 1, "{actions:?}");
@@ -296,58 +310,58 @@ impl Checked {
         self.take(&actions);
     }
 
-    fn outcome(&mut self, outcome: Outcome, is_last: bool) {
+    fn outcome(&mut self, outcome: DriverEvent, is_last: bool) {
         if is_last {
-            self.asked = Asked::Nothing;
+            self.asked = PendingRequest::Nothing;
         }
-        let actions = self.session.on_outcome(outcome);
+        let actions = self.session.on_driver_event(outcome);
         self.take(&actions);
     }
 
-    fn step(&mut self, next: &Move) {
-        let Move { line, choice, ok } = next;
+    fn step(&mut self, next: &InputStep) {
+        let InputStep { line, choice, ok } = next;
         let (choice, ok) = (*choice, *ok);
         match self.asked {
-            Asked::Nothing => self.line(line),
-            Asked::Login => {
+            PendingRequest::Nothing => self.line(line),
+            PendingRequest::Login => {
                 let result = if ok {
                     Ok(grant())
                 } else {
                     Err("wrong.".to_owned())
                 };
-                self.outcome(Outcome::Login(result), true);
+                self.outcome(DriverEvent::Login(result), true);
             }
-            Asked::Checksum if choice % 8 == 5 => self.line(b"ABOR"),
-            Asked::Checksum if choice % 8 == 6 => self.line(b"STAT"),
-            Asked::File | Asked::Checksum if choice < 32 => {
-                let ticking = Outcome::ChecksumProgress { now: 1.0, bytes: 5 };
+            PendingRequest::Checksum if choice % 8 == 5 => self.line(b"ABOR"),
+            PendingRequest::Checksum if choice % 8 == 6 => self.line(b"STAT"),
+            PendingRequest::File | PendingRequest::Checksum if choice < 32 => {
+                let ticking = DriverEvent::ChecksumProgress { now: 1.0, bytes: 5 };
                 self.outcome(ticking, false);
             }
-            Asked::File | Asked::Checksum => {
+            PendingRequest::File | PendingRequest::Checksum => {
                 let result = if ok {
                     Ok(answer(choice))
                 } else {
                     Err(file_error(choice))
                 };
-                self.outcome(Outcome::File(result), true);
+                self.outcome(DriverEvent::File(result), true);
             }
-            Asked::Listen => {
+            PendingRequest::Listen => {
                 let result = if ok {
-                    Ok(StripeAddresses::only(address()))
+                    Ok(StripeAddresses::single(address()))
                 } else {
                     Err(file_error(choice))
                 };
-                self.outcome(Outcome::Listening(result), true);
+                self.outcome(DriverEvent::Listening(result), true);
             }
-            Asked::ListenDrs => {
+            PendingRequest::ListenDrs => {
                 let result = if ok {
                     Ok(drs_address())
                 } else {
                     Err(file_error(choice))
                 };
-                self.outcome(Outcome::DrsListening(result), true);
+                self.outcome(DriverEvent::DrsListening(result), true);
             }
-            Asked::Transfer => self.transfer_step(line, choice, ok),
+            PendingRequest::Transfer => self.transfer_step(line, choice, ok),
         }
     }
 
@@ -355,33 +369,33 @@ impl Checked {
         match choice % 8 {
             0 => self.outcome(end(choice / 8, ok), true),
             1 => self.outcome(
-                Outcome::Listening(Ok(StripeAddresses::only(address()))),
+                DriverEvent::Listening(Ok(StripeAddresses::single(address()))),
                 false,
             ),
             2 => {
                 let unique_name = (!ok).then(VPath::root);
                 self.outcome(
-                    Outcome::Opened {
+                    DriverEvent::Opened {
                         reused: ok,
                         unique_name,
                     },
                     false,
                 );
             }
-            3 => self.outcome(Outcome::Resized(choice.into()), false),
-            4 => self.outcome(Outcome::Progress(progress(choice)), false),
+            3 => self.outcome(DriverEvent::BufferResized(choice.into()), false),
+            4 => self.outcome(DriverEvent::Progress(progress(choice)), false),
             5 => self.line(b"ABOR"),
             6 => self.line(b"STAT"),
             _ if self.session.is_urgent(&LineEvent::Line(line.to_vec())) => self.line(line),
-            _ => self.outcome(Outcome::Progress(progress(choice)), false),
+            _ => self.outcome(DriverEvent::Progress(progress(choice)), false),
         }
     }
 
     /// Ends what is pending.
     fn settle(&mut self) {
-        while self.asked != Asked::Nothing && !self.closed {
+        while self.asked != PendingRequest::Nothing && !self.closed {
             let choice = 200; // ends a transfer: 200 % 8 == 0
-            self.step(&Move {
+            self.step(&InputStep {
                 line: Vec::new(),
                 choice,
                 ok: true,
@@ -395,9 +409,9 @@ proptest! {
 
     #[test]
     fn every_line_has_one_final_reply(moves in moves(), logged_in in any::<bool>()) {
-        let mut checked = Checked {
-            session: Session::new(config()),
-            asked: Asked::Nothing,
+        let mut checked = CheckedSession {
+            session: ServerSession::new(config()),
+            asked: PendingRequest::Nothing,
             lines: 0,
             finals: 0,
             right_sized: false,
@@ -406,7 +420,7 @@ proptest! {
         if logged_in {
             checked.line(b"USER ann");
             checked.line(b"PASS x");
-            checked.outcome(Outcome::Login(Ok(grant())), true);
+            checked.outcome(DriverEvent::Login(Ok(grant())), true);
         }
         for next in &moves {
             if checked.closed {

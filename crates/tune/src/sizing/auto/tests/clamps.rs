@@ -4,24 +4,24 @@ use super::*;
 use crate::limiter::Role;
 
 /// A receiver with 32 MB over 20 ms, of which `queued` wait.
-fn reading(at: Duration, rate: u64, queued: u64) -> Look {
-    Look {
+fn reading(at: Duration, rate: u64, queued: u64) -> TcpSample {
+    TcpSample {
         at,
         bytes: moved(rate, at),
-        rtt: ms(20),
+        smoothed_rtt: ms(20),
         min_rtt: ms(20),
         receive_buffer: 32 * MB,
-        receive_queued: queued,
-        receive_readable: queued / 4 * 3,
-        window: 2 * MB,
-        window_ceiling: 65_535 << 10,
-        ..Look::default()
+        receive_queue_memory: queued,
+        readable: queued / 4 * 3,
+        receive_window: 2 * MB,
+        max_receive_window: 65_535 << 10,
+        ..TcpSample::default()
     }
 }
 
-fn windows(decisions: &[Decision]) -> Vec<u64> {
+fn windows(decisions: &[BufferDecision]) -> Vec<u64> {
     let windows = changes(decisions).into_iter().map(|change| match change {
-        Change::Window(window) => window,
+        BufferSetting::WindowClamp(window) => window,
         other => panic!("{other:?}"),
     });
     windows.collect()
@@ -29,24 +29,24 @@ fn windows(decisions: &[Decision]) -> Vec<u64> {
 
 /// A reader of 20 MB/s on a path of 100 MB/s, with a kernel that honours the window; what was
 /// decided, and what waited at each look in the end, bytes to read.
-fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<Decision>, Vec<u64>) {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+fn read_slowly(until: Duration, rate: impl Fn(Duration) -> u64) -> (Vec<BufferDecision>, Vec<u64>) {
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut bytes, mut queued, mut window) = (Duration::ZERO, 0, 16 * MB, 22 * MB);
     let (mut decisions, mut backlog) = (Vec::new(), Vec::new());
     while at < until {
         let free = (22 * MB).saturating_sub(queued / 4 * 3);
-        let look = Look {
+        let look = TcpSample {
             bytes,
-            window: window.min(free),
+            receive_window: window.min(free),
             ..reading(at, 0, queued)
         };
-        let decision = auto.on_look(&look);
-        if let Some(Change::Window(size)) = decision.as_ref().and_then(|d| d.change) {
+        let decision = auto.on_sample(&look);
+        if let Some(BufferSetting::WindowClamp(size)) = decision.as_ref().and_then(|d| d.setting) {
             window = size;
         }
         decisions.extend(decision);
-        backlog.push(look.receive_readable);
-        let step = auto.due();
+        backlog.push(look.readable);
+        let step = auto.next_sample_in();
         let arrives = moved((window.min(free) * 50).min(100_000_000), step).min(free);
         bytes += arrives;
         queued = (queued + arrives / 3 * 4).saturating_sub(moved(rate(at), step) / 3 * 4);
@@ -70,7 +70,7 @@ fn a_slow_reader_catches_up_and_keeps_a_cushion() {
         decisions.iter().all(|d| d.limiter == Limiter::StoreWrite),
         "{decisions:#?}"
     );
-    let first = decisions.iter().find(|d| d.change.is_some()).unwrap();
+    let first = decisions.iter().find(|d| d.setting.is_some()).unwrap();
     assert_eq!(first.limiter, Limiter::StoreWrite);
     assert!(first.at >= ms(1000), "{first:?}");
     assert!(
@@ -85,14 +85,18 @@ fn a_slow_reader_that_becomes_fast_is_not_held_back() {
     let turned = ms(10_000);
     let rate = |at| if at < turned { 20_000_000 } else { 90_000_000 };
     let (decisions, _) = read_slowly(ms(14_000), rate);
-    let last = decisions.iter().rfind(|d| d.change.is_some()).unwrap();
-    assert_eq!(last.change, Some(Change::Window(65_535 << 10)), "{last:?}");
+    let last = decisions.iter().rfind(|d| d.setting.is_some()).unwrap();
+    assert_eq!(
+        last.setting,
+        Some(BufferSetting::WindowClamp(65_535 << 10)),
+        "{last:?}"
+    );
     assert!(last.at < turned + ms(400), "{last:?}");
 }
 
 #[test]
 fn a_pause_of_the_reader_is_no_reason() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(6000), |at| {
         let paused = at.as_millis() % 1000 < 600;
         reading(at, 20_000_000, if paused { 20 * MB } else { 0 })
@@ -102,9 +106,9 @@ fn a_pause_of_the_reader_is_no_reason() {
 
 #[test]
 fn what_waits_for_a_lost_segment_is_no_slow_readers() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(6000), |at| Look {
-        receive_readable: 100_000,
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(6000), |at| TcpSample {
+        readable: 100_000,
         ..reading(at, 20_000_000, 20 * MB)
     });
     assert_eq!(changes(&decisions), []);
@@ -113,7 +117,7 @@ fn what_waits_for_a_lost_segment_is_no_slow_readers() {
 
 #[test]
 fn a_window_that_is_kept_small_is_given_back_when_nobody_looks_any_more() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     assert_eq!(auto.release(), None);
     watch(&mut auto, ms(500), |at| reading(at, 20_000_000, 20 * MB));
     assert_eq!(auto.release(), None, "nothing was set yet");
@@ -121,18 +125,24 @@ fn a_window_that_is_kept_small_is_given_back_when_nobody_looks_any_more() {
         reading(at + ms(600), 20_000_000, 20 * MB)
     });
     assert!(!windows(&decisions).is_empty());
-    assert_eq!(auto.release(), Some(Change::Window(65_535 << 10)));
+    assert_eq!(
+        auto.release(),
+        Some(BufferSetting::WindowClamp(65_535 << 10))
+    );
     assert_eq!(auto.release(), None, "once");
 
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 125_000, ms(2400)));
     assert!(!windows(&decisions).is_empty());
-    assert_eq!(auto.release(), Some(Change::Window(65_535 << 10)));
+    assert_eq!(
+        auto.release(),
+        Some(BufferSetting::WindowClamp(65_535 << 10))
+    );
 }
 
 #[test]
 fn it_is_lifted_when_the_reader_keeps_up_and_set_more_reluctantly() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(60_000), |at| {
         let slow = at.as_millis() % 8000 < 4000;
         reading(at, 20_000_000, if slow { 20 * MB } else { 0 })
@@ -145,10 +155,10 @@ fn it_is_lifted_when_the_reader_keeps_up_and_set_more_reluctantly() {
 
 #[test]
 fn it_is_repeated_when_the_kernel_has_forgotten_it() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
-    let decisions = watch(&mut auto, ms(4000), |at| Look {
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
+    let decisions = watch(&mut auto, ms(4000), |at| TcpSample {
         receive_buffer: if at < ms(2500) { 24 * MB } else { 32 * MB },
-        window: 300_000,
+        receive_window: 300_000,
         ..reading(at, 20_000_000, 16 * MB)
     });
     let windows = windows(&decisions);
@@ -157,34 +167,36 @@ fn it_is_repeated_when_the_kernel_has_forgotten_it() {
 }
 
 /// 1 Mbit/s over 150 ms with so long a round trip.
-fn modem(at: Duration, rate: u64, rtt: Duration) -> Look {
-    Look {
+fn modem(at: Duration, rate: u64, rtt: Duration) -> TcpSample {
+    TcpSample {
         at,
         bytes: moved(rate, at),
-        rtt,
+        smoothed_rtt: rtt,
         min_rtt: ms(150),
         receive_buffer: MB,
-        window: 300_000,
-        window_ceiling: 65_535 << 10,
-        ..Look::default()
+        receive_window: 300_000,
+        max_receive_window: 65_535 << 10,
+        ..TcpSample::default()
     }
 }
 
 #[test]
 fn a_modems_queue_is_drained_at_full_rate() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut window, mut set) = (Duration::ZERO, 300_000, Vec::new());
     while at < ms(20_000) {
         let rtt = Duration::from_secs_f64(window as f64 / 125_000.0).max(ms(150));
-        let look = Look {
-            window,
+        let look = TcpSample {
+            receive_window: window,
             ..modem(at, 125_000, rtt)
         };
-        if let Some(Change::Window(size)) = auto.on_look(&look).and_then(|d| d.change) {
+        if let Some(BufferSetting::WindowClamp(size)) =
+            auto.on_sample(&look).and_then(|d| d.setting)
+        {
             window = size;
             set.push(size);
         }
-        at += auto.due();
+        at += auto.next_sample_in();
     }
     // Twice the product, set once.
     assert!(
@@ -195,14 +207,14 @@ fn a_modems_queue_is_drained_at_full_rate() {
 
 #[test]
 fn a_modem_never_gets_less_than_ten_segments() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 7_000, ms(2900)));
-    assert_eq!(changes(&decisions)[0], Change::Window(14_600));
+    assert_eq!(changes(&decisions)[0], BufferSetting::WindowClamp(14_600));
 }
 
 #[test]
 fn a_queue_on_a_fast_path_is_not_this_streams_business() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let decisions = watch(&mut auto, ms(20_000), |at| modem(at, 300_000, ms(2900)));
     assert_eq!(changes(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::CongestionWindow]);
@@ -210,22 +222,27 @@ fn a_queue_on_a_fast_path_is_not_this_streams_business() {
 
 #[test]
 fn a_slow_path_that_becomes_fast_gets_its_window_back() {
-    let mut auto = Auto::new(Role::Receiver, shipped());
+    let mut auto = BufferTuner::new(Role::Receiver, shipped());
     let (mut at, mut bytes, mut clamped, mut last) = (Duration::ZERO, 0, false, None);
     while at < ms(30_000) {
         let fast = at > ms(10_000);
         let rtt = if clamped { ms(300) } else { ms(2400) };
-        let look = Look {
+        let look = TcpSample {
             bytes,
-            rtt: if fast { ms(150) } else { rtt },
-            window: if clamped { 37_500 } else { 300_000 },
+            smoothed_rtt: if fast { ms(150) } else { rtt },
+            receive_window: if clamped { 37_500 } else { 300_000 },
             ..modem(at, 0, rtt)
         };
-        if let Some(Change::Window(size)) = auto.on_look(&look).and_then(|d| d.change) {
+        if let Some(BufferSetting::WindowClamp(size)) =
+            auto.on_sample(&look).and_then(|d| d.setting)
+        {
             (clamped, last) = (size < 100_000, Some(size));
         }
-        bytes += moved(if fast && clamped { 250_000 } else { 125_000 }, auto.due());
-        at += auto.due();
+        bytes += moved(
+            if fast && clamped { 250_000 } else { 125_000 },
+            auto.next_sample_in(),
+        );
+        at += auto.next_sample_in();
     }
     assert!(last.unwrap() > 300_000, "{last:?}");
 }

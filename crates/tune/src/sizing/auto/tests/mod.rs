@@ -7,11 +7,11 @@ mod sending;
 
 use std::time::Duration;
 
-use super::super::caps::Caps;
-use super::super::{Change, Decision};
-use super::Auto;
+use super::super::host_limits::HostBufferLimits;
+use super::super::{BufferDecision, BufferSetting};
+use super::BufferTuner;
 use crate::limiter::Limiter;
-use crate::look::Look;
+use crate::sample::TcpSample;
 
 const MB: u64 = 1 << 20;
 
@@ -20,44 +20,44 @@ fn ms(n: u64) -> Duration {
 }
 
 /// Linux 6.18 as it ships, unprivileged.
-fn shipped() -> Caps {
-    Caps {
-        send_settable: 8 * MB,
-        receive_autotuned: 32 * MB,
-        receive_settable: 8 * MB,
-        ..Caps::default()
+fn shipped() -> HostBufferLimits {
+    HostBufferLimits {
+        max_settable_send: 8 * MB,
+        max_autotuned_receive: 32 * MB,
+        max_settable_receive: 8 * MB,
+        ..HostBufferLimits::default()
     }
 }
 
-fn privileged() -> Caps {
-    Caps {
-        send_settable: 256 * MB,
-        receive_settable: 256 * MB,
-        forced: true,
+fn privileged() -> HostBufferLimits {
+    HostBufferLimits {
+        max_settable_send: 256 * MB,
+        max_settable_receive: 256 * MB,
+        may_force: true,
         ..shipped()
     }
 }
 
 /// Looks at a stream as often as is asked for, until `until`; what was decided.
 fn watch(
-    auto: &mut Auto,
+    auto: &mut BufferTuner,
     until: Duration,
-    mut look: impl FnMut(Duration) -> Look,
-) -> Vec<Decision> {
+    mut look: impl FnMut(Duration) -> TcpSample,
+) -> Vec<BufferDecision> {
     let mut at = Duration::ZERO;
     let mut decisions = Vec::new();
     while at <= until {
-        decisions.extend(auto.on_look(&look(at)));
-        at += auto.due();
+        decisions.extend(auto.on_sample(&look(at)));
+        at += auto.next_sample_in();
     }
     decisions
 }
 
-fn changes(decisions: &[Decision]) -> Vec<Change> {
-    decisions.iter().filter_map(|d| d.change).collect()
+fn changes(decisions: &[BufferDecision]) -> Vec<BufferSetting> {
+    decisions.iter().filter_map(|d| d.setting).collect()
 }
 
-fn limiters(decisions: &[Decision]) -> Vec<Limiter> {
+fn limiters(decisions: &[BufferDecision]) -> Vec<Limiter> {
     decisions.iter().map(|d| d.limiter).collect()
 }
 

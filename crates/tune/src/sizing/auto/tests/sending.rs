@@ -2,28 +2,28 @@
 
 use super::*;
 use crate::limiter::Role;
-use crate::look::carried;
+use crate::sample::max_in_flight;
 
 /// A sender whose buffer of `buffer` is full, over 100 ms: two thirds of it every round trip.
-fn full(at: Duration, buffer: u64) -> Look {
-    let rate = carried(buffer) * 10;
-    Look {
+fn full(at: Duration, buffer: u64) -> TcpSample {
+    let rate = max_in_flight(buffer) * 10;
+    TcpSample {
         at,
         bytes: moved(rate, at),
-        rtt: ms(100),
+        smoothed_rtt: ms(100),
         min_rtt: ms(100),
         send_buffer: buffer,
-        send_queued: buffer / 4 * 3,
-        in_flight: carried(buffer),
-        congestion_window: carried(buffer) * 2,
+        send_queue_memory: buffer / 4 * 3,
+        in_flight: max_in_flight(buffer),
+        cwnd: max_in_flight(buffer) * 2,
         peer_window: 1 << 30,
-        busy: at,
-        ..Look::default()
+        busy_time: at,
+        ..TcpSample::default()
     }
 }
 
-fn sender(caps: Caps) -> Auto {
-    Auto::new(Role::Sender, caps)
+fn sender(caps: HostBufferLimits) -> BufferTuner {
+    BufferTuner::new(Role::Sender, caps)
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_full_buffer_at_autotunings_end_is_raised_within_two_round_trips() {
         }
         full(at, buffer)
     });
-    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
+    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
     assert!(decisions[0].at <= ms(150), "{:?}", decisions[0]);
     assert_eq!(
         decisions[0].reason,
@@ -56,9 +56,9 @@ fn what_is_too_small_still_is_said_in_the_end() {
          100 ms); an administrator can allow up to 1.79 Gbit/s with `sysctl -w \
          net.ipv4.tcp_wmem=\"4096 16384 67108864\"`; more streams are the other way"
     );
-    let bound = auto.bound().unwrap();
+    let bound = auto.host_bound().unwrap();
     assert_eq!(bound.limiter, Limiter::SendBuffer);
-    assert_eq!(bound.in_flight, carried(8 * MB));
+    assert_eq!(bound.max_in_flight, max_in_flight(8 * MB));
     assert!((440_000_000..450_000_000).contains(&bound.stream_bps));
 }
 
@@ -68,24 +68,24 @@ fn a_buffer_that_autotuning_can_still_raise_is_left_alone() {
     let decisions = watch(&mut auto, ms(5000), |at| full(at, 2 * MB));
     assert_eq!(changes(&decisions), []);
     assert_eq!(auto.remark(), None);
-    assert_eq!(auto.bound(), None);
+    assert_eq!(auto.host_bound(), None);
 }
 
 #[test]
 fn where_less_can_be_set_than_autotuning_gives_nothing_is_set() {
-    let mut auto = sender(Caps::default());
+    let mut auto = sender(HostBufferLimits::default());
     let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
     assert_eq!(changes(&decisions), []);
     assert_eq!(limiters(&decisions), [Limiter::SendBuffer]);
     assert!(auto.remark().unwrap().contains("tcp_wmem"));
-    assert!(auto.bound().is_some());
+    assert!(auto.host_bound().is_some());
 }
 
 #[test]
 fn a_path_that_queues_is_full() {
     let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| Look {
-        rtt: ms(112),
+    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+        smoothed_rtt: ms(112),
         ..full(at, 4 * MB)
     });
     assert_eq!(changes(&decisions), []);
@@ -99,18 +99,18 @@ fn a_senders_own_bursts_are_no_full_path() {
     let bursts = |at: Duration| {
         let rounds = u64::try_from(at.as_millis() / 100).unwrap();
         let within = u64::try_from(at.as_millis() % 100).unwrap().min(40);
-        Look {
-            bytes: carried(4 * MB) * (rounds * 40 + within) / 40,
-            rtt: ms(120),
+        TcpSample {
+            bytes: max_in_flight(4 * MB) * (rounds * 40 + within) / 40,
+            smoothed_rtt: ms(120),
             ..full(at, 4 * MB)
         }
     };
     let mut auto = sender(shipped());
     let decisions = watch(&mut auto, ms(1000), bursts);
-    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
+    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
     // Losses make gaps too.
     let mut auto = sender(shipped());
-    let decisions = watch(&mut auto, ms(1000), |at| Look {
+    let decisions = watch(&mut auto, ms(1000), |at| TcpSample {
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
         ..bursts(at)
     });
@@ -120,17 +120,17 @@ fn a_senders_own_bursts_are_no_full_path() {
 #[test]
 fn a_writer_that_is_paced_waits_in_most_looks() {
     let mut auto = sender(shipped());
-    let decisions = watch(&mut auto, ms(500), |at| Look {
+    let decisions = watch(&mut auto, ms(500), |at| TcpSample {
         unsent: if at.as_millis() % 100 < 30 { MB } else { 0 },
         ..full(at, 4 * MB)
     });
-    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
+    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
 }
 
 #[test]
 fn a_buffer_that_loss_recovery_fills_is_no_limit() {
     let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| Look {
+    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         bytes: moved(MB, at),
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
         ..full(at, 4 * MB)
@@ -144,7 +144,7 @@ fn a_full_window_of_the_peer_is_not_the_buffer() {
     let mut auto = sender(privileged());
     let decisions = watch(&mut auto, ms(5000), |at| {
         let look = full(at, 4 * MB);
-        Look {
+        TcpSample {
             peer_window: look.in_flight,
             rwnd_limited: at / 2,
             ..look
@@ -157,10 +157,10 @@ fn a_full_window_of_the_peer_is_not_the_buffer() {
 
 #[test]
 fn a_writer_that_has_room_is_not_held_by_the_buffer() {
-    let unsent = |at| Look {
+    let unsent = |at| TcpSample {
         unsent: MB,
-        congestion_window: 3 * MB,
-        slow_start: true,
+        cwnd: 3 * MB,
+        in_slow_start: true,
         ..full(at, 4 * MB)
     };
     let mut auto = sender(privileged());
@@ -172,8 +172,8 @@ fn a_writer_that_has_room_is_not_held_by_the_buffer() {
 #[test]
 fn nothing_is_done_on_a_short_path() {
     let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| Look {
-        rtt: Duration::from_micros(900),
+    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+        smoothed_rtt: Duration::from_micros(900),
         min_rtt: Duration::from_micros(300),
         ..full(at, 4 * MB)
     });
@@ -188,17 +188,17 @@ fn a_privileged_sender_doubles_until_the_path_queues() {
     while at < ms(5000) {
         let look = full(at, buffer);
         // In flight beyond the path's product is queue; the rate does not matter any more.
-        let rtt = ms(100).mul_f64((carried(buffer) as f64 / path as f64).max(1.0));
-        let decision = auto.on_look(&Look {
-            rtt,
+        let rtt = ms(100).mul_f64((max_in_flight(buffer) as f64 / path as f64).max(1.0));
+        let decision = auto.on_sample(&TcpSample {
+            smoothed_rtt: rtt,
             bytes: moved(path * 10, at),
             ..look
         });
-        if let Some(Change::SendBuffer(size)) = decision.and_then(|d| d.change) {
+        if let Some(BufferSetting::SendBuffer(size)) = decision.and_then(|d| d.setting) {
             buffer = size * 2;
             sizes.push(buffer / MB);
         }
-        at += auto.due();
+        at += auto.next_sample_in();
     }
     // Three times the product at once, since the rate is known; then nothing.
     assert_eq!(sizes, [120]);
@@ -211,17 +211,19 @@ fn it_doubles_while_it_stays_the_limit_and_four_times_in_slow_start() {
         let (mut at, mut buffer, mut bytes) = (Duration::ZERO, 4 * MB, 0);
         let mut sizes = Vec::new();
         while at < ms(3000) {
-            let look = Look {
-                slow_start,
+            let look = TcpSample {
+                in_slow_start: slow_start,
                 bytes,
                 ..full(at, buffer)
             };
-            if let Some(Change::SendBuffer(size)) = auto.on_look(&look).and_then(|d| d.change) {
+            if let Some(BufferSetting::SendBuffer(size)) =
+                auto.on_sample(&look).and_then(|d| d.setting)
+            {
                 buffer = size * 2;
                 sizes.push(buffer / MB);
             }
-            bytes += moved(carried(buffer) * 10, auto.due());
-            at += auto.due();
+            bytes += moved(max_in_flight(buffer) * 10, auto.next_sample_in());
+            at += auto.next_sample_in();
         }
         sizes
     };
@@ -233,7 +235,7 @@ fn it_doubles_while_it_stays_the_limit_and_four_times_in_slow_start() {
 fn what_is_not_granted_is_not_asked_for_again() {
     let mut auto = sender(shipped());
     let decisions = watch(&mut auto, ms(5000), |at| full(at, 4 * MB));
-    assert_eq!(changes(&decisions), [Change::SendBuffer(4 * MB)]);
+    assert_eq!(changes(&decisions), [BufferSetting::SendBuffer(4 * MB)]);
     assert!(decisions[1].reason.contains("not granted"), "{decisions:?}");
     assert!(auto.remark().is_some());
 }
@@ -241,10 +243,10 @@ fn what_is_not_granted_is_not_asked_for_again() {
 #[test]
 fn a_program_that_writes_slowly_is_named() {
     let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| Look {
-        send_queued: 100_000,
+    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+        send_queue_memory: 100_000,
         in_flight: 80_000,
-        busy: at / 2,
+        busy_time: at / 2,
         ..full(at, 4 * MB)
     });
     assert_eq!(changes(&decisions), []);
@@ -254,11 +256,11 @@ fn a_program_that_writes_slowly_is_named() {
 #[test]
 fn losses_without_a_queue_are_named() {
     let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| Look {
-        send_queued: 2 * MB,
+    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
+        send_queue_memory: 2 * MB,
         unsent: MB,
         in_flight: MB,
-        congestion_window: MB,
+        cwnd: MB,
         retransmits: u64::try_from(at.as_millis()).unwrap() / 20,
         ..full(at, 4 * MB)
     });
@@ -269,34 +271,37 @@ fn losses_without_a_queue_are_named() {
 #[test]
 fn an_old_kernel_that_tells_little_is_left_alone() {
     let mut auto = sender(privileged());
-    let decisions = watch(&mut auto, ms(5000), |at| Look {
+    let decisions = watch(&mut auto, ms(5000), |at| TcpSample {
         at,
         bytes: moved(10 * MB, at),
-        ..Look::default()
+        ..TcpSample::default()
     });
     assert_eq!(changes(&decisions), []);
 }
 
 #[test]
 fn a_buffer_that_is_known_to_be_right_is_set_at_the_first_look() {
-    let caps = Caps {
-        send_settable: 64 * MB,
+    let caps = HostBufferLimits {
+        max_settable_send: 64 * MB,
         ..shipped()
     };
-    let known = |bytes| sender(caps).knowing(Some(bytes));
-    let first = |mut auto: Auto, buffer| auto.on_look(&full(ms(25), buffer));
+    let known = |bytes| sender(caps).with_known_buffer(Some(bytes));
+    let first = |mut auto: BufferTuner, buffer| auto.on_sample(&full(ms(25), buffer));
     let decision = first(known(12 * MB), MB).unwrap();
-    assert_eq!(decision.change, Some(Change::SendBuffer(6 * MB)));
+    assert_eq!(decision.setting, Some(BufferSetting::SendBuffer(6 * MB)));
     assert_eq!(
         decision.reason,
         "a send buffer of 12.6 MB is known to be right for this path; it was 1.05 MB"
     );
     // Not more than may be set, not what autotuning gives by itself, not less than there is.
-    let most = first(known(1 << 40), MB).unwrap().change;
-    assert_eq!(most, Some(Change::SendBuffer(caps.send_settable / 2)));
-    assert_eq!(first(known(caps.send_autotuned), MB), None);
+    let most = first(known(1 << 40), MB).unwrap().setting;
+    assert_eq!(
+        most,
+        Some(BufferSetting::SendBuffer(caps.max_settable_send / 2))
+    );
+    assert_eq!(first(known(caps.max_autotuned_send), MB), None);
     assert_eq!(first(known(5 * MB), 6 * MB), None);
     assert_eq!(first(sender(caps), MB), None);
-    let receiver = Auto::new(Role::Receiver, caps).knowing(Some(12 * MB));
+    let receiver = BufferTuner::new(Role::Receiver, caps).with_known_buffer(Some(12 * MB));
     assert_eq!(first(receiver, MB), None);
 }

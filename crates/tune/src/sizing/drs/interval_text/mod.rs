@@ -1,17 +1,17 @@
-//! An [`Interval`] as people write it, in `--drs-interval` and in settings files.
+//! An [`DrsInterval`] as people write it, in `--drs-interval` and in settings files.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Interval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
+use super::{DrsInterval, LONGEST_INTERVAL, SHORTEST_INTERVAL};
 
-/// A text that is no [`Interval`].
+/// A text that is no [`DrsInterval`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IntervalError {
+pub struct DrsIntervalError {
     text: String,
 }
 
-impl fmt::Display for IntervalError {
+impl fmt::Display for DrsIntervalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -22,10 +22,10 @@ impl fmt::Display for IntervalError {
     }
 }
 
-impl std::error::Error for IntervalError {}
+impl std::error::Error for DrsIntervalError {}
 
-impl FromStr for Interval {
-    type Err = IntervalError;
+impl FromStr for DrsInterval {
+    type Err = DrsIntervalError;
 
     /// `adaptive`, or a time with its unit: [`SHORTEST_INTERVAL`]..=[`LONGEST_INTERVAL`].
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -36,7 +36,7 @@ impl FromStr for Interval {
             .ok()
             .filter(|time| (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(time))
             .map(Self::Fixed)
-            .ok_or_else(|| IntervalError {
+            .ok_or_else(|| DrsIntervalError {
                 text: text.chars().take(40).collect(),
             })
     }

@@ -1,4 +1,3 @@
-
 use std::time::Duration;
 
 use super::*;
@@ -6,8 +5,8 @@ use proptest::prelude::*;
 
 #[test]
 fn times_have_a_unit_and_bounds() {
-    let fixed = |millis| Ok(Interval::Fixed(Duration::from_millis(millis)));
-    assert_eq!("adaptive".parse(), Ok(Interval::Adaptive));
+    let fixed = |millis| Ok(DrsInterval::Fixed(Duration::from_millis(millis)));
+    assert_eq!("adaptive".parse(), Ok(DrsInterval::Adaptive));
     for (text, millis) in [
         ("5ms", 5),
         ("100ms", 100),
@@ -18,7 +17,7 @@ fn times_have_a_unit_and_bounds() {
         ("4000ms", 4000),
         ("5000us", 5),
     ] {
-        assert_eq!(text.parse::<Interval>(), fixed(millis), "{text}");
+        assert_eq!(text.parse::<DrsInterval>(), fixed(millis), "{text}");
     }
 }
 
@@ -39,7 +38,7 @@ fn anything_else_says_what_to_write() {
         "Adaptive",
         "adaptive ",
     ] {
-        let error = text.parse::<Interval>().unwrap_err().to_string();
+        let error = text.parse::<DrsInterval>().unwrap_err().to_string();
         assert!(error.contains("from 5ms to 4s"), "{text}: {error}");
     }
 }
@@ -48,7 +47,7 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC*", near in "[0-9.]{0,400}m?s") {
         for text in [text, near] {
-            if let Ok(Interval::Fixed(time)) = text.parse() {
+            if let Ok(DrsInterval::Fixed(time)) = text.parse() {
                 prop_assert!((SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(&time));
             }
         }

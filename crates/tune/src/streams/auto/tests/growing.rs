@@ -6,23 +6,23 @@ const MBIT: u64 = 125_000;
 
 #[test]
 fn a_receivers_window_is_answered_by_doubling_until_it_is_no_limit() {
-    let mut world = World::new(limits(64), 1);
+    let mut world = ScriptedTransfer::new(limits(64), 1);
     // 6 MB every 50 ms for each stream, at most 500 MB/s.
-    let path = |now: Now<'_>| {
+    let path = |now: PathQuery<'_>| {
         let each = 120_000_000 * u64::from(now.streams);
-        Flow {
+        ScriptedFlow {
             rate: each.min(500_000_000),
             held: if each <= 500_000_000 { 0.9 } else { 0.0 },
-            ..Flow::default()
+            ..ScriptedFlow::default()
         }
     };
     world.run(ms(4000), path);
-    let first: Vec<Step> = world.steps().into_iter().take(3).collect();
-    assert_eq!(first, [2, 4, 8].map(Step::Streams));
+    let first: Vec<TransferSetting> = world.steps().into_iter().take(3).collect();
+    assert_eq!(first, [2, 4, 8].map(TransferSetting::Streams));
     let last = &world
         .decisions
         .iter()
-        .rfind(|d| d.step == Some(Step::Streams(8)));
+        .rfind(|d| d.setting == Some(TransferSetting::Streams(8)));
     assert!(last.unwrap().at < ms(2500), "{:#?}", world.decisions);
     assert_eq!(
         world.decisions[0].reason,
@@ -33,13 +33,13 @@ fn a_receivers_window_is_answered_by_doubling_until_it_is_no_limit() {
 
 #[test]
 fn a_window_that_a_slow_reader_keeps_full_gets_its_streams_back() {
-    let mut world = World::new(limits(64), 1);
-    world.run(ms(60_000), |_| Flow {
+    let mut world = ScriptedTransfer::new(limits(64), 1);
+    world.run(ms(60_000), |_| ScriptedFlow {
         held: 0.9,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     let steps = world.steps();
-    assert_eq!(&steps[..2], [2, 1].map(Step::Streams));
+    assert_eq!(&steps[..2], [2, 1].map(TransferSetting::Streams));
     // Ever more seldom: 10, 20, 40 s.
     assert!(steps.len() <= 6, "{steps:?}");
     assert_eq!(world.limiter(), Limiter::ReceiveWindow);
@@ -49,13 +49,13 @@ fn a_window_that_a_slow_reader_keeps_full_gets_its_streams_back() {
 
 #[test]
 fn a_send_buffer_is_answered_likewise() {
-    let mut world = World::new(limits(3), 1);
-    world.run(ms(5000), |now| Flow {
+    let mut world = ScriptedTransfer::new(limits(3), 1);
+    world.run(ms(5000), |now| ScriptedFlow {
         rate: 55_000_000 * u64::from(now.streams),
         pressed: true,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps(), [2, 3].map(Step::Streams));
+    assert_eq!(world.steps(), [2, 3].map(TransferSetting::Streams));
     assert_eq!(world.limiter(), Limiter::SendBuffer);
     let remedy = world.remedy();
     assert!(
@@ -65,26 +65,33 @@ fn a_send_buffer_is_answered_likewise() {
 }
 
 /// Each CUBIC stream 4 Mbit/s, up to 100; BBR 90 at once.
-fn lossy(now: Now<'_>) -> Flow {
+fn lossy(now: PathQuery<'_>) -> ScriptedFlow {
     let cubic = 4 * MBIT * u64::from(now.streams);
     let rate = match now.control {
         "bbr" => 90 * MBIT,
         _ => cubic.min(100 * MBIT),
     };
-    Flow {
+    ScriptedFlow {
         rate,
         loss: 0.01,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     }
 }
 
 #[test]
 fn losses_without_a_queue_are_answered_with_bbr() {
-    let mut world = World::new(limits(64), 1);
+    let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(20_000), lossy);
-    assert_eq!(world.steps()[0], Step::Congestion("bbr".to_owned()));
+    assert_eq!(
+        world.steps()[0],
+        TransferSetting::CongestionControl("bbr".to_owned())
+    );
     assert_eq!(world.streams, 1);
-    let change = &world.decisions.iter().find(|d| d.step.is_some()).unwrap();
+    let change = &world
+        .decisions
+        .iter()
+        .find(|d| d.setting.is_some())
+        .unwrap();
     assert!(change.at < ms(2500), "{change:?}");
     assert!(
         change
@@ -93,56 +100,64 @@ fn losses_without_a_queue_are_answered_with_bbr() {
         "{}",
         change.reason
     );
-    assert_eq!(world.auto.verdict().congestion, "bbr");
+    assert_eq!(world.auto.verdict().congestion_control, "bbr");
 }
 
 #[test]
 fn what_bbr_does_not_improve_is_given_back_and_streams_are_tried() {
-    let mut world = World::new(limits(64), 1);
+    let mut world = ScriptedTransfer::new(limits(64), 1);
     // A policer: so much for each flow, whatever it runs.
-    world.run(ms(15_000), |now| Flow {
+    world.run(ms(15_000), |now| ScriptedFlow {
         rate: 5 * MBIT * u64::from(now.streams),
         loss: 0.005,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     let steps = world.steps();
-    let bbr = Step::Congestion("bbr".to_owned());
-    let cubic = Step::Congestion("cubic".to_owned());
+    let bbr = TransferSetting::CongestionControl("bbr".to_owned());
+    let cubic = TransferSetting::CongestionControl("cubic".to_owned());
     assert_eq!(
         &steps[..4],
-        [bbr, cubic, Step::Streams(2), Step::Streams(4)]
+        [
+            bbr,
+            cubic,
+            TransferSetting::Streams(2),
+            TransferSetting::Streams(4)
+        ]
     );
 }
 
 #[test]
 fn bbr_that_makes_losses_of_its_own_is_not_kept() {
-    let mut world = World::new(limits(1), 1);
+    let mut world = ScriptedTransfer::new(limits(1), 1);
     // A shallow queue: twice the rate at others' cost.
-    world.run(ms(10_000), |now| Flow {
+    world.run(ms(10_000), |now| ScriptedFlow {
         rate: if now.control == "bbr" {
             90 * MBIT
         } else {
             45 * MBIT
         },
         loss: if now.control == "bbr" { 0.08 } else { 0.004 },
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
-    let names: Vec<Step> = ["bbr", "cubic"]
-        .map(|n| Step::Congestion(n.to_owned()))
+    let names: Vec<TransferSetting> = ["bbr", "cubic"]
+        .map(|n| TransferSetting::CongestionControl(n.to_owned()))
         .into();
     assert_eq!(world.steps(), names);
 }
 
 #[test]
 fn where_only_loss_based_control_is_permitted_streams_double_while_they_gain() {
-    let only = Limits {
-        congestion: vec!["reno".to_owned(), "cubic".to_owned()],
+    let only = AutoLimits {
+        congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
         ..limits(64)
     };
-    let mut world = World::new(only, 1);
+    let mut world = ScriptedTransfer::new(only, 1);
     world.run(ms(30_000), lossy);
-    let first: Vec<Step> = world.steps().into_iter().take(7).collect();
-    assert_eq!(first, [2, 4, 8, 16, 32, 64, 32].map(Step::Streams));
+    let first: Vec<TransferSetting> = world.steps().into_iter().take(7).collect();
+    assert_eq!(
+        first,
+        [2, 4, 8, 16, 32, 64, 32].map(TransferSetting::Streams)
+    );
     assert_eq!(world.limiter(), Limiter::Loss);
     let remedy = world.remedy();
     assert!(
@@ -153,13 +168,13 @@ fn where_only_loss_based_control_is_permitted_streams_double_while_they_gain() {
 
 #[test]
 fn a_refused_control_is_not_asked_for_again() {
-    let mut world = World::new(limits(1), 1);
+    let mut world = ScriptedTransfer::new(limits(1), 1);
     world.run(ms(1000), lossy);
-    world.auto.on_congestion_refused("bbr");
+    world.auto.on_congestion_control_refused("bbr");
     world.control = "cubic".to_owned();
     world.decisions.clear();
     world.run(ms(60_000), |now| {
-        lossy(Now {
+        lossy(PathQuery {
             control: "cubic",
             ..now
         })
@@ -169,15 +184,15 @@ fn a_refused_control_is_not_asked_for_again() {
 
 #[test]
 fn a_refused_stream_is_not_asked_for_again() {
-    let mut world = World::new(limits(64), 1);
-    let path = |now: Now<'_>| Flow {
+    let mut world = ScriptedTransfer::new(limits(64), 1);
+    let path = |now: PathQuery<'_>| ScriptedFlow {
         rate: 12_000_000 * u64::from(now.streams),
         held: 0.9,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     };
     world.run(ms(2000), path);
     assert!(world.streams > 2);
-    world.auto.on_refused(2);
+    world.auto.on_stream_refused(2);
     world.streams = 2;
     world.decisions.clear();
     world.run(ms(60_000), path);
@@ -187,27 +202,31 @@ fn a_refused_stream_is_not_asked_for_again() {
 
 #[test]
 fn nothing_is_added_where_the_path_is_not_the_limit() {
-    let cases: [(Limiter, Flow, Option<u64>); 3] = [
+    let cases: [(Limiter, ScriptedFlow, Option<u64>); 3] = [
         (
             Limiter::StoreRead,
-            Flow {
+            ScriptedFlow {
                 idle: true,
-                ..Flow::default()
+                ..ScriptedFlow::default()
             },
             None,
         ),
-        (Limiter::RateLimit, Flow::default(), Some(13_000_000)),
+        (
+            Limiter::RateLimit,
+            ScriptedFlow::default(),
+            Some(13_000_000),
+        ),
         (
             Limiter::CongestionWindow,
-            Flow {
+            ScriptedFlow {
                 starting: true,
-                ..Flow::default()
+                ..ScriptedFlow::default()
             },
             None,
         ),
     ];
     for (limiter, flow, rate_limit) in cases {
-        let mut world = World::new(limits(64), 1);
+        let mut world = ScriptedTransfer::new(limits(64), 1);
         world.rate_limit = rate_limit;
         world.run(ms(30_000), |_| flow);
         assert_eq!(world.steps(), [], "{limiter}");
@@ -218,59 +237,59 @@ fn nothing_is_added_where_the_path_is_not_the_limit() {
 
 #[test]
 fn windows_that_open_slowly_get_a_second_stream_for_once() {
-    let mut world = World::new(limits(64), 1);
-    world.run(ms(60_000), |now| Flow {
+    let mut world = ScriptedTransfer::new(limits(64), 1);
+    world.run(ms(60_000), |now| ScriptedFlow {
         rate: if now.streams > 1 {
             90 * MBIT
         } else {
             60 * MBIT
         },
         rtt: if now.streams > 1 { ms(57) } else { ms(50) },
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps()[0], Step::Streams(2));
+    assert_eq!(world.steps()[0], TransferSetting::Streams(2));
     assert!(world.streams <= 4);
 }
 
 #[test]
 fn a_pinned_number_stays() {
-    let pinned = Limits {
-        least: 4,
-        congestion: Vec::new(),
-        pace: false,
+    let pinned = AutoLimits {
+        min_streams: 4,
+        congestion_controls: Vec::new(),
+        may_pace: false,
         ..limits(4)
     };
-    let mut world = World::new(pinned, 4);
+    let mut world = ScriptedTransfer::new(pinned, 4);
     world.run(ms(20_000), lossy);
-    world.run(ms(40_000), |_| Flow {
+    world.run(ms(40_000), |_| ScriptedFlow {
         held: 0.9,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
-    world.run(ms(60_000), |_| Flow {
+    world.run(ms(60_000), |_| ScriptedFlow {
         rtt: ms(200),
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     assert_eq!(world.steps(), []);
 }
 
 #[test]
 fn nothing_is_begun_when_it_is_nearly_over() {
-    let mut world = World::new(limits(64), 1);
+    let mut world = ScriptedTransfer::new(limits(64), 1);
     world.left = Some(10_000_000);
-    world.run(ms(1000), |_| Flow {
+    world.run(ms(1000), |_| ScriptedFlow {
         held: 0.9,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     assert_eq!(world.steps(), []);
 }
 
 /// Windows grow by themselves for four round trips, until something is lost, at 1 in 100 segments:
 /// each stream keeps 10 Mbit/s under CUBIC.
-fn opening(now: Now<'_>, queue: u64) -> Flow {
+fn opening(now: PathQuery<'_>, queue: u64) -> ScriptedFlow {
     let trips = now.at.as_millis() / 50;
     let start = 2 * MBIT * (1 << trips.min(5));
     let begun = trips < 4;
-    Flow {
+    ScriptedFlow {
         rate: match now.control {
             "bbr" => 90 * MBIT,
             _ if begun => start,
@@ -279,16 +298,23 @@ fn opening(now: Now<'_>, queue: u64) -> Flow {
         rtt: ms(50 + queue),
         loss: if begun { 0.0 } else { 0.01 },
         starting: begun,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     }
 }
 
 #[test]
 fn plain_losses_are_answered_within_a_few_round_trips() {
-    let mut world = World::new(limits(64), 4);
+    let mut world = ScriptedTransfer::new(limits(64), 4);
     world.run(ms(3000), |now| opening(now, 0));
-    let change = &world.decisions.iter().find(|d| d.step.is_some()).unwrap();
-    assert_eq!(change.step, Some(Step::Congestion("bbr".to_owned())));
+    let change = &world
+        .decisions
+        .iter()
+        .find(|d| d.setting.is_some())
+        .unwrap();
+    assert_eq!(
+        change.setting,
+        Some(TransferSetting::CongestionControl("bbr".to_owned()))
+    );
     assert!(change.at <= ms(400), "{change:?}");
     // And kept.
     assert_eq!(world.steps().len(), 1, "{:?}", world.decisions);
@@ -297,16 +323,16 @@ fn plain_losses_are_answered_within_a_few_round_trips() {
 
 #[test]
 fn a_slow_start_that_fills_a_queue_is_no_plain_loss() {
-    let mut world = World::new(limits(64), 4);
+    let mut world = ScriptedTransfer::new(limits(64), 4);
     world.run(ms(400), |now| opening(now, 20));
     assert_eq!(world.steps(), []);
 }
 
 #[test]
 fn growth_that_slow_start_would_have_had_is_no_gain_of_bbr() {
-    let mut world = World::new(limits(4), 4);
+    let mut world = ScriptedTransfer::new(limits(4), 4);
     // The same windows, whatever runs.
-    world.run(ms(4000), |now| Flow {
+    world.run(ms(4000), |now| ScriptedFlow {
         rate: 40 * MBIT,
         ..opening(now, 0)
     });
@@ -317,11 +343,11 @@ fn growth_that_slow_start_would_have_had_is_no_gain_of_bbr() {
 fn losses_of_bbrs_own_start_do_not_count_against_it() {
     // What a start has lost is sent again for the longer, the more it gained.
     for (rate, calm) in [(90, 1100), (400, 3000)] {
-        let mut world = World::new(limits(4), 4);
+        let mut world = ScriptedTransfer::new(limits(4), 4);
         world.run(ms(8000), |now| {
             let flow = opening(now, 0);
             let ours = now.control == "bbr";
-            Flow {
+            ScriptedFlow {
                 rate: if ours { rate * MBIT } else { flow.rate },
                 loss: if ours && now.at < ms(calm) {
                     0.3
@@ -337,39 +363,39 @@ fn losses_of_bbrs_own_start_do_not_count_against_it() {
 
 #[test]
 fn doublings_follow_each_other_while_they_gain_much() {
-    let only = Limits {
-        congestion: Vec::new(),
+    let only = AutoLimits {
+        congestion_controls: Vec::new(),
         ..limits(64)
     };
-    let mut world = World::new(only, 4);
-    world.run(ms(6000), |now| Flow {
+    let mut world = ScriptedTransfer::new(only, 4);
+    world.run(ms(6000), |now| ScriptedFlow {
         rate: 4 * MBIT * u64::from(now.streams),
         loss: 0.01,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     let times: Vec<u128> = world
         .decisions
         .iter()
-        .filter(|d| d.step.is_some())
+        .filter(|d| d.setting.is_some())
         .map(|d| d.at.as_millis())
         .collect();
-    assert_eq!(world.steps(), [8, 16, 32, 64].map(Step::Streams));
+    assert_eq!(world.steps(), [8, 16, 32, 64].map(TransferSetting::Streams));
     assert!(times[0] <= 1200, "{times:?}");
     assert!(times[3] - times[0] <= 3 * 600, "{times:?}");
 }
 
 /// A path that loses something early, is clean for long, and then loses 1 % now and then or always.
-fn begins_to_lose(always: bool) -> World {
-    let unpaced = Limits {
-        pace: false,
+fn begins_to_lose(always: bool) -> ScriptedTransfer {
+    let unpaced = AutoLimits {
+        may_pace: false,
         ..limits(64)
     };
-    let mut world = World::new(unpaced, 2);
+    let mut world = ScriptedTransfer::new(unpaced, 2);
     world.run(ms(17_000), |now| {
         let begun = now.at >= ms(14_000);
         let early = now.at >= ms(500) && now.at < ms(700);
         let loses = begun && (always || now.at.as_millis() % 2000 < 150);
-        Flow {
+        ScriptedFlow {
             rate: if begun {
                 1_000_000 * u64::from(now.streams)
             } else {
@@ -378,7 +404,7 @@ fn begins_to_lose(always: bool) -> World {
             // A short queue is no full path.
             rtt: if begun { ms(50) } else { ms(58) },
             loss: if loses || early { 0.01 } else { 0.0 },
-            ..Flow::default()
+            ..ScriptedFlow::default()
         }
     });
     world
@@ -386,8 +412,8 @@ fn begins_to_lose(always: bool) -> World {
 
 #[test]
 fn losses_that_begin_after_a_clean_stretch_are_answered_soon() {
-    let first = |world: &World| {
-        let added = |d: &&Decision| d.reason.starts_with("losses of");
+    let first = |world: &ScriptedTransfer| {
+        let added = |d: &&TransferDecision| d.reason.starts_with("losses of");
         world.decisions.iter().find(added).map(|d| d.at)
     };
     let at = first(&begins_to_lose(true));
@@ -400,9 +426,9 @@ fn losses_that_begin_after_a_clean_stretch_are_answered_soon() {
 
 #[test]
 fn what_a_kept_connection_lost_before_is_not_counted() {
-    let mut world = World::new(limits(64), 2);
+    let mut world = ScriptedTransfer::new(limits(64), 2);
     world.resent = vec![100_000.0; 2];
-    world.run(ms(10_000), |_| Flow::default());
-    let told = |d: &Decision| d.reason.contains("losses");
+    world.run(ms(10_000), |_| ScriptedFlow::default());
+    let told = |d: &TransferDecision| d.reason.contains("losses");
     assert!(!world.decisions.iter().any(told), "{:?}", world.decisions);
 }

@@ -7,9 +7,9 @@ mod queueing;
 
 use std::time::Duration;
 
-use super::{Auto, Decision, Limits, Scene, Step};
+use super::{AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting};
 use crate::limiter::Limiter;
-use crate::look::Look;
+use crate::sample::TcpSample;
 
 const MB: u64 = 1 << 20;
 
@@ -17,18 +17,18 @@ fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn limits(most: u32) -> Limits {
-    Limits {
-        least: 1,
-        most,
-        congestion: ["reno", "cubic", "bbr"].map(str::to_owned).into(),
-        pace: true,
+fn limits(most: u32) -> AutoLimits {
+    AutoLimits {
+        min_streams: 1,
+        max_streams: most,
+        congestion_controls: ["reno", "cubic", "bbr"].map(str::to_owned).into(),
+        may_pace: true,
     }
 }
 
 /// Effect of a path on all streams together at one moment.
 #[derive(Debug, Clone, Copy)]
-struct Flow {
+struct ScriptedFlow {
     /// Payload, bytes per second.
     rate: u64,
     rtt: Duration,
@@ -43,7 +43,7 @@ struct Flow {
     starting: bool,
 }
 
-impl Default for Flow {
+impl Default for ScriptedFlow {
     /// 100 Mbit/s over 50 ms, limited by congestion windows.
     fn default() -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Default for Flow {
 
 /// Question to the path.
 #[derive(Debug, Clone, Copy)]
-struct Now<'a> {
+struct PathQuery<'a> {
     at: Duration,
     streams: u32,
     control: &'a str,
@@ -68,8 +68,8 @@ struct Now<'a> {
 }
 
 /// A transfer over a scripted path.
-struct World {
-    auto: Auto,
+struct ScriptedTransfer {
+    auto: AutoTuner,
     at: Duration,
     streams: u32,
     control: String,
@@ -81,16 +81,16 @@ struct World {
     busy: Duration,
     left: Option<u64>,
     rate_limit: Option<u64>,
-    decisions: Vec<Decision>,
+    decisions: Vec<TransferDecision>,
 }
 
-impl World {
-    fn new(limits: Limits, streams: u32) -> Self {
-        Self::with(Auto::new(limits, streams), streams)
+impl ScriptedTransfer {
+    fn new(limits: AutoLimits, streams: u32) -> Self {
+        Self::with(AutoTuner::new(limits, streams), streams)
     }
 
     /// With `streams` streams there.
-    fn with(auto: Auto, streams: u32) -> Self {
+    fn with(auto: AutoTuner, streams: u32) -> Self {
         Self {
             auto,
             at: Duration::ZERO,
@@ -108,11 +108,11 @@ impl World {
     }
 
     /// Lets time pass until `until`.
-    fn run(&mut self, until: Duration, path: impl Fn(Now<'_>) -> Flow) {
+    fn run(&mut self, until: Duration, path: impl Fn(PathQuery<'_>) -> ScriptedFlow) {
         while self.at < until {
-            let step = self.auto.due();
+            let step = self.auto.next_sample_in();
             self.at += step;
-            let flow = path(Now {
+            let flow = path(PathQuery {
                 at: self.at,
                 streams: self.streams,
                 control: &self.control,
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    fn pass(&mut self, step: Duration, flow: &Flow) {
+    fn pass(&mut self, step: Duration, flow: &ScriptedFlow) {
         let moved = units::bytes_in(flow.rate, step);
         self.moved += moved;
         self.left = self.left.map(|left| left.saturating_sub(moved));
@@ -141,56 +141,56 @@ impl World {
         clippy::cast_sign_loss,
         reason = "whole segments"
     )]
-    fn looks(&self, flow: &Flow) -> Vec<Look> {
+    fn looks(&self, flow: &ScriptedFlow) -> Vec<TcpSample> {
         let streams = u64::from(self.streams);
         let in_flight = units::bytes_in(flow.rate, flow.rtt) / streams;
-        let look = |(stream, resent): (u64, &f64)| Look {
+        let look = |(stream, resent): (u64, &f64)| TcpSample {
             stream,
             at: self.at,
             bytes: self.moved / streams,
-            rtt: flow.rtt,
+            smoothed_rtt: flow.rtt,
             min_rtt: ms(50),
             send_buffer: 4 * MB,
-            send_queued: if flow.pressed { 4 * MB } else { MB },
+            send_queue_memory: if flow.pressed { 4 * MB } else { MB },
             unsent: if flow.pressed || flow.idle { 0 } else { MB },
             in_flight: if flow.idle { in_flight / 2 } else { in_flight },
-            congestion_window: in_flight,
-            slow_start: flow.starting,
+            cwnd: in_flight,
+            in_slow_start: flow.starting,
             peer_window: 6 * MB,
-            busy: self.busy,
+            busy_time: self.busy,
             rwnd_limited: self.held,
             retransmits: *resent as u64,
-            segment: 1448,
-            ..Look::default()
+            mss: 1448,
+            ..TcpSample::default()
         };
         (0..).zip(&self.resent).map(look).collect()
     }
 
-    fn look(&mut self, flow: &Flow) {
+    fn look(&mut self, flow: &ScriptedFlow) {
         let looks = self.looks(flow);
         let control = self.control.clone();
-        let decisions = self.auto.on_scene(&Scene {
+        let decisions = self.auto.on_sample(&TransferSample {
             at: self.at,
-            moved: self.moved,
-            left: self.left,
-            looks: &looks,
-            opening: 0,
-            congestion: &control,
+            bytes_moved: self.moved,
+            bytes_left: self.left,
+            streams: &looks,
+            streams_opening: 0,
+            congestion_control: &control,
             rate_limit: self.rate_limit,
         });
         for decision in &decisions {
-            match decision.step.clone() {
-                Some(Step::Streams(streams)) => self.streams = streams,
-                Some(Step::Congestion(control)) => self.control = control,
-                Some(Step::Pace(pace)) => self.pace = pace,
+            match decision.setting.clone() {
+                Some(TransferSetting::Streams(streams)) => self.streams = streams,
+                Some(TransferSetting::CongestionControl(control)) => self.control = control,
+                Some(TransferSetting::PacingRate(pace)) => self.pace = pace,
                 None => {}
             }
         }
         self.decisions.extend(decisions);
     }
 
-    fn steps(&self) -> Vec<Step> {
-        let steps = self.decisions.iter().filter_map(|d| d.step.clone());
+    fn steps(&self) -> Vec<TransferSetting> {
+        let steps = self.decisions.iter().filter_map(|d| d.setting.clone());
         steps.collect()
     }
 

@@ -5,9 +5,9 @@ use super::*;
 const RATE: u64 = 12_500_000;
 
 /// A path of `RATE` with a queue that is ours: it is there unless less is sent.
-fn own(now: Now<'_>) -> Flow {
+fn own(now: PathQuery<'_>) -> ScriptedFlow {
     let full = now.pace.is_none_or(|pace| pace > RATE + RATE / 100);
-    Flow {
+    ScriptedFlow {
         rate: now.pace.map_or(RATE, |pace| pace.min(RATE)),
         // No round trip stays the same in a queue.
         rtt: if full {
@@ -15,17 +15,17 @@ fn own(now: Now<'_>) -> Flow {
         } else {
             ms(56)
         },
-        ..Flow::default()
+        ..ScriptedFlow::default()
     }
 }
 
 #[test]
 fn a_queue_of_our_own_is_drained_and_kept_short() {
-    let mut world = World::new(limits(64), 1);
+    let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(20_000), own);
     let steps = world.steps();
-    assert_eq!(steps[0], Step::Pace(Some(RATE / 4 * 3)));
-    let Step::Pace(Some(pace)) = steps[1] else {
+    assert_eq!(steps[0], TransferSetting::PacingRate(Some(RATE / 4 * 3)));
+    let TransferSetting::PacingRate(Some(pace)) = steps[1] else {
         unreachable!("{steps:?}");
     };
     assert!(pace.abs_diff(RATE) < RATE / 50, "{pace}");
@@ -47,15 +47,16 @@ fn a_queue_of_our_own_is_drained_and_kept_short() {
 
 #[test]
 fn others_queue_is_left_to_tcp_and_shared_with_one_stream() {
-    let mut world = World::new(limits(64), 4);
-    world.run(ms(60_000), |now| Flow {
+    let mut world = ScriptedTransfer::new(limits(64), 4);
+    world.run(ms(60_000), |now| ScriptedFlow {
         rate: now.pace.unwrap_or(RATE).min(RATE),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     assert_eq!(world.pace, None);
     assert_eq!(world.streams, 1);
-    let asked = |d: &&Decision| matches!(d.step, Some(Step::Pace(Some(_))));
+    let asked =
+        |d: &&TransferDecision| matches!(d.setting, Some(TransferSetting::PacingRate(Some(_))));
     let times: Vec<u64> = world
         .decisions
         .iter()
@@ -70,25 +71,25 @@ fn others_queue_is_left_to_tcp_and_shared_with_one_stream() {
 
 #[test]
 fn a_pace_is_lifted_when_others_come() {
-    let mut world = World::new(limits(64), 1);
+    let mut world = ScriptedTransfer::new(limits(64), 1);
     world.run(ms(10_000), own);
     assert!(world.pace.is_some());
     world.decisions.clear();
-    world.run(ms(10_500), |_| Flow {
+    world.run(ms(10_500), |_| ScriptedFlow {
         rate: RATE / 2,
         rtt: ms(160),
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
-    assert_eq!(world.steps(), [Step::Pace(None)]);
+    assert_eq!(world.steps(), [TransferSetting::PacingRate(None)]);
 }
 
 #[test]
 fn a_pace_is_lifted_when_the_path_becomes_faster() {
-    let mut world = World::new(limits(1), 1);
+    let mut world = ScriptedTransfer::new(limits(1), 1);
     world.run(ms(10_000), own);
-    world.run(ms(13_000), |now| Flow {
+    world.run(ms(13_000), |now| ScriptedFlow {
         rate: now.pace.unwrap_or(4 * RATE),
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     assert_eq!(world.pace, None);
     assert!(
@@ -101,9 +102,9 @@ fn a_pace_is_lifted_when_the_path_becomes_faster() {
 
 #[test]
 fn a_short_queue_and_one_that_may_not_be_paced_are_left_alone() {
-    let mut world = World::new(
-        Limits {
-            pace: false,
+    let mut world = ScriptedTransfer::new(
+        AutoLimits {
+            may_pace: false,
             ..limits(64)
         },
         1,
@@ -114,38 +115,38 @@ fn a_short_queue_and_one_that_may_not_be_paced_are_left_alone() {
 
 #[test]
 fn surplus_streams_are_given_back_on_a_full_path() {
-    let mut world = World::new(limits(64), 16);
+    let mut world = ScriptedTransfer::new(limits(64), 16);
     world.run(ms(40_000), own);
     assert_eq!(world.streams, 1, "{:#?}", world.decisions);
 }
 
 #[test]
 fn streams_that_are_needed_come_back() {
-    let mut world = World::new(limits(64), 4);
-    world.run(ms(30_000), |now| Flow {
+    let mut world = ScriptedTransfer::new(limits(64), 4);
+    world.run(ms(30_000), |now| ScriptedFlow {
         rate: RATE / 4 * u64::from(now.streams.min(4)),
         idle: true,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     let steps = world.steps();
-    assert_eq!(&steps[..2], [2, 4].map(Step::Streams));
+    assert_eq!(&steps[..2], [2, 4].map(TransferSetting::Streams));
     assert!(steps.len() <= 4, "{steps:?}");
     assert_eq!(world.streams, 4);
 }
 
 #[test]
 fn bbr_of_our_choice_gives_way_to_others() {
-    let mut world = World::new(limits(1), 1);
-    world.run(ms(6000), |now| Flow {
+    let mut world = ScriptedTransfer::new(limits(1), 1);
+    world.run(ms(6000), |now| ScriptedFlow {
         rate: if now.control == "bbr" { RATE } else { RATE / 8 },
         loss: 0.01,
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     assert_eq!(world.control, "bbr");
-    world.run(ms(40_000), |now| Flow {
+    world.run(ms(40_000), |now| ScriptedFlow {
         rate: now.pace.unwrap_or(RATE / 2).min(RATE / 2),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     assert_eq!(world.control, "cubic");
 }
@@ -153,17 +154,17 @@ fn bbr_of_our_choice_gives_way_to_others() {
 #[test]
 fn what_others_take_of_a_full_path_is_not_fought_for() {
     // Each stream gets its share of a queue that never drains; it may not be asked whose it is.
-    let unpaced = Limits {
-        pace: false,
+    let unpaced = AutoLimits {
+        may_pace: false,
         ..limits(64)
     };
-    let mut world = World::new(unpaced, 4);
-    world.run(ms(15_000), |now| Flow {
+    let mut world = ScriptedTransfer::new(unpaced, 4);
+    world.run(ms(15_000), |now| ScriptedFlow {
         rate: RATE * u64::from(now.streams) / u64::from(now.streams + 4),
         rtt: ms(130 + now.at.as_secs() % 4 * 10),
-        ..Flow::default()
+        ..ScriptedFlow::default()
     });
     assert_eq!(world.streams, 1, "{:?}", world.decisions);
-    let told = |d: &Decision| d.reason.contains("others took the rest");
+    let told = |d: &TransferDecision| d.reason.contains("others took the rest");
     assert!(world.decisions.iter().any(told));
 }

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use units::show;
 
-use super::size::Sizes;
-use super::{Chunk, Mode, Optimum, Parameters, Transferred, Tuner};
-use crate::streams::model::{self, Path};
+use super::size::ChunkSizer;
+use super::{Chunk, ChunkParameters, ChunkResult, ChunkTuner, ChunkTuningMode, Optimum};
+use crate::streams::model::{self, ModelPath};
 
 /// The payload of a full segment, bytes: the packets of the model.
 const SEGMENT: f64 = 1460.0;
 
 /// One of the three modes at work.
 #[derive(Debug)]
-pub(super) struct Modes {
-    mode: Mode,
-    parameters: Parameters,
-    sizes: Sizes,
+pub(super) struct ModeTuner {
+    mode: ChunkTuningMode,
+    parameters: ChunkParameters,
+    sizes: ChunkSizer,
     /// N of the next chunk.
     streams: u32,
     /// The algorithm has terminated.
@@ -28,7 +28,7 @@ pub(super) struct Modes {
 
 /// The inequality G > η NW/R of a chunk (eqs. 4, 7, 10).
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Test {
+struct WindowTest {
     /// G, bytes per second.
     goodput: f64,
     /// NW/R, bytes per second.
@@ -37,21 +37,26 @@ struct Test {
     limited: bool,
 }
 
-impl Modes {
+impl ModeTuner {
     /// `parameters` within their ranges.
-    pub(super) fn new(mode: Mode, parameters: Parameters, window: u64, rtt: Duration) -> Self {
+    pub(super) fn new(
+        mode: ChunkTuningMode,
+        parameters: ChunkParameters,
+        window: u64,
+        rtt: Duration,
+    ) -> Self {
         Self {
             mode,
             parameters,
-            sizes: Sizes::new(parameters.delta, parameters.first, window, rtt),
-            streams: parameters.first,
+            sizes: ChunkSizer::new(parameters.delta, parameters.initial_streams, window, rtt),
+            streams: parameters.initial_streams,
             terminated: false,
             refused: None,
-            reason: format!("{} to begin with", streams(parameters.first)),
+            reason: format!("{} to begin with", streams(parameters.initial_streams)),
         }
     }
 
-    fn on_chunk(&mut self, chunk: &Transferred) {
+    fn on_chunk(&mut self, chunk: &ChunkResult) {
         let Some(goodput) = chunk.goodput().filter(|_| chunk.streams > 0) else {
             "nothing was measured: the same again".clone_into(&mut self.reason);
             return;
@@ -83,12 +88,12 @@ impl Modes {
         self.reason = format!("{test} at {}: {what}", show::time(chunk.rtt));
     }
 
-    fn test(&self, chunk: &Transferred, goodput: f64) -> Option<Test> {
+    fn test(&self, chunk: &ChunkResult, goodput: f64) -> Option<WindowTest> {
         if chunk.window == 0 || chunk.rtt.is_zero() {
             return None;
         }
         let windows = f64::from(chunk.streams) * chunk.window as f64 / chunk.rtt.as_secs_f64();
-        Some(Test {
+        Some(WindowTest {
             goodput,
             windows,
             limited: goodput > self.parameters.eta * windows,
@@ -97,9 +102,12 @@ impl Modes {
 
     /// Steps (iv): N ← γN (eqs. 5, 8), or N + α (eq. 11).
     fn increase(&mut self, now: u32) -> (u32, String) {
-        let most = self.parameters.most.min(self.refused.unwrap_or(u32::MAX));
+        let most = self
+            .parameters
+            .max_streams
+            .min(self.refused.unwrap_or(u32::MAX));
         if now >= most {
-            self.terminated = self.mode != Mode::Aimd;
+            self.terminated = self.mode != ChunkTuningMode::Aimd;
             return (
                 most,
                 format!("the windows limit, {} is the most", streams(most)),
@@ -107,23 +115,23 @@ impl Modes {
         }
         let n = f64::from(now);
         let next = match self.mode {
-            Mode::Mi | Mode::MiPlus => n * self.parameters.gamma,
-            Mode::Aimd => n + self.parameters.alpha,
+            ChunkTuningMode::Mi | ChunkTuningMode::MiPlus => n * self.parameters.gamma,
+            ChunkTuningMode::Aimd => n + self.parameters.alpha,
         };
         let next = count(next.round()).clamp(now + 1, most);
         (next, format!("the windows limit, {}", streams(next)))
     }
 
     /// Steps (v): the end of MI and MI+, N ← N(1 − β) (eq. 12) in AIMD.
-    fn end_or_decrease(&mut self, chunk: &Transferred, goodput: f64) -> (u32, String) {
+    fn end_or_decrease(&mut self, chunk: &ChunkResult, goodput: f64) -> (u32, String) {
         let limit = "the windows do not limit";
         match self.mode {
-            Mode::Mi => {
+            ChunkTuningMode::Mi => {
                 self.terminated = true;
-                let next = chunk.streams.min(self.parameters.most);
+                let next = chunk.streams.min(self.parameters.max_streams);
                 (next, format!("{limit}, {} stay", streams(next)))
             }
-            Mode::MiPlus => {
+            ChunkTuningMode::MiPlus => {
                 self.terminated = true;
                 let (next, bandwidth) = self.optimum(chunk, goodput);
                 let path = show::bits(bandwidth);
@@ -135,26 +143,29 @@ impl Modes {
                     ),
                 )
             }
-            Mode::Aimd => {
+            ChunkTuningMode::Aimd => {
                 let less = f64::from(chunk.streams) * (1.0 - self.parameters.beta);
-                let next = count(less).clamp(1, self.parameters.most);
+                let next = count(less).clamp(1, self.parameters.max_streams);
                 (next, format!("{limit}, back to {}", streams(next)))
             }
         }
     }
 
     /// The number that the model calls best, and the bandwidth that it was reckoned with, bit/s.
-    fn optimum(&self, chunk: &Transferred, goodput: f64) -> (u32, u64) {
+    fn optimum(&self, chunk: &ChunkResult, goodput: f64) -> (u32, u64) {
         let rtt = chunk.rtt.as_secs_f64();
         let bandwidth = model::bandwidth(goodput / SEGMENT, chunk.streams, rtt);
-        let path = Path {
+        let path = ModelPath {
             bandwidth,
             rtt,
             window: chunk.window as f64 / SEGMENT,
         };
-        let most = self.parameters.most.min(self.refused.unwrap_or(u32::MAX));
+        let most = self
+            .parameters
+            .max_streams
+            .min(self.refused.unwrap_or(u32::MAX));
         let best = match self.parameters.optimum {
-            Optimum::BothTerms => path.best(most),
+            Optimum::BothTerms => path.best_connections(most),
             // It falls with N (see `model`).
             Optimum::SecondTerm => 1,
         };
@@ -162,8 +173,8 @@ impl Modes {
     }
 }
 
-impl Tuner for Modes {
-    fn next(&mut self, last: Option<&Transferred>) -> Chunk {
+impl ChunkTuner for ModeTuner {
+    fn next(&mut self, last: Option<&ChunkResult>) -> Chunk {
         if let Some(chunk) = last {
             self.on_chunk(chunk);
         }
@@ -177,12 +188,12 @@ impl Tuner for Modes {
         self.reason.clone()
     }
 
-    fn settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         self.terminated
     }
 }
 
-impl std::fmt::Display for Test {
+impl std::fmt::Display for WindowTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (goodput, windows) = (rate(self.goodput * 8.0), rate(self.windows * 8.0));
         write!(

@@ -6,7 +6,7 @@ use units::show;
 
 use super::modes::{rate, streams};
 use super::size::whole;
-use super::{Chunk, Transferred, Tuner};
+use super::{Chunk, ChunkResult, ChunkTuner};
 
 /// Twice the streams must bring so many times the goodput, or they are not worth it.
 const WORTH: f64 = 1.15;
@@ -45,7 +45,7 @@ const STUBBORN: u32 = 3;
 
 /// Measurement with a number of streams, in the present search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Trial {
+struct StreamCountResult {
     streams: u32,
     /// Bytes per second.
     goodput: f64,
@@ -55,7 +55,7 @@ struct Trial {
 
 /// Present question of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
+enum ProbePhase {
     /// More and more streams.
     Climb,
     /// Whether fewer than `enough` do as well.
@@ -66,7 +66,7 @@ enum Phase {
 
 /// Why a number that was found is looked at again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum ReprobeCause {
     /// The goodput has fallen.
     Fall,
     /// It was long ago.
@@ -75,24 +75,24 @@ enum Cause {
 
 /// The search for the fewest streams that are enough.
 #[derive(Debug)]
-pub(super) struct Probe {
+pub(super) struct ProbeTuner {
     /// Never fewer, nor more; or what there is.
     least: u32,
     most: u32,
     /// How long a chunk of a search takes.
     short: Duration,
-    phase: Phase,
+    phase: ProbePhase,
     /// N of the next chunk.
     streams: u32,
     /// Its size.
     bytes: u64,
-    trials: Vec<Trial>,
+    trials: Vec<StreamCountResult>,
     /// The transfer's first measurement was taken.
     warm: bool,
     repeats: u32,
     strangers: u32,
     /// Why it looked again, and with which goodput, bytes per second.
-    began: Option<(Cause, f64)>,
+    began: Option<(ReprobeCause, f64)>,
     /// Time and chunks since the search ended.
     settled_for: Duration,
     settled_chunks: u32,
@@ -102,7 +102,7 @@ pub(super) struct Probe {
     reason: String,
 }
 
-impl Probe {
+impl ProbeTuner {
     pub(super) fn new(first: u32, most: u32, rtt: Duration) -> Self {
         let most = most.max(1);
         let first = first.clamp(1, most);
@@ -114,7 +114,7 @@ impl Probe {
             least: 1,
             most,
             short,
-            phase: Phase::Climb,
+            phase: ProbePhase::Climb,
             streams: first,
             bytes: whole(bytes),
             trials: Vec::new(),
@@ -131,7 +131,7 @@ impl Probe {
     }
 
     /// The same, with never fewer than `least` streams.
-    pub(super) fn no_fewer_than(mut self, least: u32) -> Self {
+    pub(super) fn with_min_streams(mut self, least: u32) -> Self {
         self.least = least.clamp(1, self.most);
         if self.streams < self.least {
             self.streams = self.least;
@@ -140,13 +140,13 @@ impl Probe {
         self
     }
 
-    fn on_chunk(&mut self, chunk: &Transferred) {
+    fn on_chunk(&mut self, chunk: &ChunkResult) {
         let Some(goodput) = chunk.goodput().filter(|_| chunk.streams > 0) else {
             "nothing was measured: the same again".clone_into(&mut self.reason);
             return;
         };
         let had = chunk.streams.min(self.most);
-        let asked = had == self.streams || self.has_no_other(had);
+        let asked = had == self.streams || self.is_only_count(had);
         let wanted = self.wanted();
         if asked && self.is_too_short(chunk, wanted) {
             self.reason = format!("too short to tell: {} again", streams(self.streams));
@@ -154,7 +154,7 @@ impl Probe {
             self.repeats = 0;
             self.decide(chunk, goodput);
             self.warm = true;
-        } else if !matches!(self.phase, Phase::Settled { .. }) {
+        } else if !matches!(self.phase, ProbePhase::Settled { .. }) {
             // Of an earlier trial, whose chunk ended after the next was asked for.
             self.note(had, goodput);
         }
@@ -162,7 +162,7 @@ impl Probe {
     }
 
     /// Whether another number than was asked for came so often that it is what there is.
-    fn has_no_other(&mut self, had: u32) -> bool {
+    fn is_only_count(&mut self, had: u32) -> bool {
         self.strangers += 1;
         if self.strangers < STUBBORN {
             return false;
@@ -177,31 +177,31 @@ impl Probe {
         true
     }
 
-    fn is_too_short(&mut self, chunk: &Transferred, wanted: Duration) -> bool {
+    fn is_too_short(&mut self, chunk: &ChunkResult, wanted: Duration) -> bool {
         self.strangers = 0;
         let short = chunk.time.as_secs_f64() < CONCLUSIVE * wanted.as_secs_f64();
         self.repeats += u32::from(short);
         short && self.repeats <= REPEATS
     }
 
-    fn decide(&mut self, chunk: &Transferred, goodput: f64) {
+    fn decide(&mut self, chunk: &ChunkResult, goodput: f64) {
         match self.phase {
-            Phase::Climb => {
+            ProbePhase::Climb => {
                 self.note(self.streams, goodput);
                 self.climb(goodput);
             }
-            Phase::Descend { enough } => {
+            ProbePhase::Descend { enough } => {
                 self.note(self.streams, goodput);
                 self.descend(enough, goodput);
             }
-            Phase::Settled { goodput: settled } => self.stay(chunk, goodput, settled),
+            ProbePhase::Settled { goodput: settled } => self.stay(chunk, goodput, settled),
         }
     }
 
     /// Keeps what a number of streams reached, the latest of it.
     fn note(&mut self, n: u32, goodput: f64) {
         self.trials.retain(|trial| trial.streams != n);
-        self.trials.push(Trial {
+        self.trials.push(StreamCountResult {
             streams: n,
             goodput,
             warm: self.warm,
@@ -262,12 +262,13 @@ impl Probe {
     fn try_fewer(&mut self, enough: u32, why: &str) {
         let half = enough / 2;
         let best = self.known(enough).unwrap_or_default();
-        let tried = |t: &&Trial| t.streams == half && (t.warm || t.goodput < COLD * best);
+        let tried =
+            |t: &&StreamCountResult| t.streams == half && (t.warm || t.goodput < COLD * best);
         if half < self.least || self.trials.iter().any(|t| tried(&t)) {
             self.settle(enough, why);
             return;
         }
-        self.phase = Phase::Descend { enough };
+        self.phase = ProbePhase::Descend { enough };
         self.streams = half;
         self.reason = format!("{why}; whether {} will do", streams(half));
     }
@@ -276,8 +277,8 @@ impl Probe {
         let goodput = self.known(n).unwrap_or_default();
         if let Some((cause, before)) = self.began {
             let vain = match cause {
-                Cause::Fall => &mut self.vain_falls,
-                Cause::Age => &mut self.vain,
+                ReprobeCause::Fall => &mut self.vain_falls,
+                ReprobeCause::Age => &mut self.vain,
             };
             let brought = goodput >= WORTH * before;
             *vain = if brought {
@@ -288,27 +289,31 @@ impl Probe {
         }
         self.settled_for = Duration::ZERO;
         self.settled_chunks = 0;
-        self.phase = Phase::Settled { goodput };
+        self.phase = ProbePhase::Settled { goodput };
         self.streams = n;
         self.reason = format!("{why}; {} it is", streams(n));
     }
 
     /// A chunk with the number that was found; `settled` is what it used to give.
-    fn stay(&mut self, chunk: &Transferred, goodput: f64, settled: f64) {
+    fn stay(&mut self, chunk: &ChunkResult, goodput: f64, settled: f64) {
         self.settled_for = self.settled_for.saturating_add(chunk.time);
         self.settled_chunks = self.settled_chunks.saturating_add(1);
         let now = show::bits(rate(goodput * 8.0));
         if goodput < FALLEN * settled && self.settled_chunks >= 1 << self.vain_falls {
             let was = show::bits(rate(settled * 8.0));
-            self.look_again(Cause::Fall, goodput, &format!("{now}, no longer {was}"));
+            self.reprobe(
+                ReprobeCause::Fall,
+                goodput,
+                &format!("{now}, no longer {was}"),
+            );
         } else if self.settled_for >= AGAIN * (1 << self.vain) {
-            self.look_again(Cause::Age, goodput, &format!("{now}, for long"));
+            self.reprobe(ReprobeCause::Age, goodput, &format!("{now}, for long"));
         } else {
             if self.settled_chunks > 1 << PATIENCE {
                 self.vain_falls = 0;
             }
             // Slowly, so that one slow chunk is not forgotten at once.
-            self.phase = Phase::Settled {
+            self.phase = ProbePhase::Settled {
                 goodput: settled + (goodput - settled) / 4.0,
             };
             self.reason = format!("{now} with {}", streams(self.streams));
@@ -316,12 +321,12 @@ impl Probe {
     }
 
     /// A new search from where it is.
-    fn look_again(&mut self, cause: Cause, goodput: f64, why: &str) {
+    fn reprobe(&mut self, cause: ReprobeCause, goodput: f64, why: &str) {
         self.began = Some((cause, goodput));
         self.trials.clear();
         self.note(self.streams, goodput);
         if self.streams < self.most {
-            self.phase = Phase::Climb;
+            self.phase = ProbePhase::Climb;
             self.streams = self.streams.saturating_mul(2).min(self.most);
             self.reason = format!("{why}: whether {} bring more", streams(self.streams));
         } else {
@@ -332,13 +337,13 @@ impl Probe {
     /// How long the next chunk should take.
     fn wanted(&self) -> Duration {
         match self.phase {
-            Phase::Settled { .. } => LONG.max(self.short),
-            Phase::Climb | Phase::Descend { .. } => self.short,
+            ProbePhase::Settled { .. } => LONG.max(self.short),
+            ProbePhase::Climb | ProbePhase::Descend { .. } => self.short,
         }
     }
 
     /// The next chunk's size, by what the last one reached.
-    fn sized(&self, chunk: &Transferred, goodput: f64) -> u64 {
+    fn sized(&self, chunk: &ChunkResult, goodput: f64) -> u64 {
         let more = if self.streams > chunk.streams {
             1.5
         } else {
@@ -349,8 +354,8 @@ impl Probe {
     }
 }
 
-impl Tuner for Probe {
-    fn next(&mut self, last: Option<&Transferred>) -> Chunk {
+impl ChunkTuner for ProbeTuner {
+    fn next(&mut self, last: Option<&ChunkResult>) -> Chunk {
         if let Some(chunk) = last {
             self.on_chunk(chunk);
         }
@@ -364,8 +369,8 @@ impl Tuner for Probe {
         self.reason.clone()
     }
 
-    fn settled(&self) -> bool {
-        matches!(self.phase, Phase::Settled { .. })
+    fn is_settled(&self) -> bool {
+        matches!(self.phase, ProbePhase::Settled { .. })
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Goodput over the number of streams, bytes per second.
-type Path = fn(u32) -> f64;
+type GoodputCurve = fn(u32) -> f64;
 
 /// 100 Mbit/s that windows of 1 Mbit/s each have to fill.
 fn windows(n: u32) -> f64 {
@@ -21,30 +21,30 @@ fn crowded(n: u32) -> f64 {
 }
 
 /// Drives a probe over paths that may change.
-struct Drive {
-    probe: Probe,
-    last: Option<Transferred>,
+struct ProbeDrive {
+    probe: ProbeTuner,
+    last: Option<ChunkResult>,
     /// Streams of every chunk.
     numbers: Vec<u32>,
     seconds: f64,
 }
 
-impl Drive {
+impl ProbeDrive {
     fn new(first: u32, most: u32) -> Self {
         Self {
-            probe: Probe::new(first, most, Duration::from_millis(50)),
+            probe: ProbeTuner::new(first, most, Duration::from_millis(50)),
             last: None,
             numbers: Vec::new(),
             seconds: 0.0,
         }
     }
 
-    fn chunk(&mut self, path: Path) {
+    fn chunk(&mut self, path: GoodputCurve) {
         let chunk = self.probe.next(self.last.as_ref());
         self.numbers.push(chunk.streams);
         let seconds = chunk.bytes as f64 / path(chunk.streams);
         self.seconds += seconds;
-        self.last = Some(Transferred {
+        self.last = Some(ChunkResult {
             streams: chunk.streams,
             bytes: chunk.bytes,
             time: Duration::from_secs_f64(seconds),
@@ -54,7 +54,7 @@ impl Drive {
     }
 
     /// So many seconds.
-    fn run(&mut self, seconds: f64, path: Path) -> &mut Self {
+    fn run(&mut self, seconds: f64, path: GoodputCurve) -> &mut Self {
         let end = self.seconds + seconds;
         while self.seconds < end {
             self.chunk(path);
@@ -69,11 +69,11 @@ impl Drive {
 
 #[test]
 fn doubles_while_it_is_worth_it() {
-    let mut drive = Drive::new(1, 256);
+    let mut drive = ProbeDrive::new(1, 256);
     drive.run(60.0, windows);
     // 64 bring 64 Mbit/s and 128 all 100; 256 bring no more.
     assert_eq!(drive.last_number(), 128);
-    assert!(drive.probe.settled());
+    assert!(drive.probe.is_settled());
     let mut distinct = drive.numbers.clone();
     distinct.dedup();
     assert_eq!(distinct, [1, 2, 4, 8, 16, 32, 64, 128, 256, 128]);
@@ -81,32 +81,32 @@ fn doubles_while_it_is_worth_it() {
 
 #[test]
 fn gives_back_what_is_not_needed() {
-    for (path, expected) in [(full as Path, 1), (crowded as Path, 1)] {
-        let mut drive = Drive::new(8, 64);
+    for (path, expected) in [(full as GoodputCurve, 1), (crowded as GoodputCurve, 1)] {
+        let mut drive = ProbeDrive::new(8, 64);
         drive.run(40.0, path);
         assert_eq!(drive.last_number(), expected, "{:?}", drive.numbers);
-        assert!(drive.probe.settled());
+        assert!(drive.probe.is_settled());
     }
 }
 
 #[test]
 fn ends_at_the_most() {
-    let mut drive = Drive::new(4, 24);
+    let mut drive = ProbeDrive::new(4, 24);
     drive.run(40.0, windows);
     assert_eq!(drive.last_number(), 24);
-    assert!(drive.probe.settled());
+    assert!(drive.probe.is_settled());
     assert!(drive.numbers.iter().all(|n| *n <= 24));
 }
 
 #[test]
 fn short_chunks_to_search_and_longer_ones_then() {
-    let mut drive = Drive::new(1, 64);
+    let mut drive = ProbeDrive::new(1, 64);
     let mut times = Vec::new();
     for _ in 0..10 {
         drive.chunk(full);
         times.push((
             drive.last.unwrap().time.as_secs_f64(),
-            drive.probe.settled(),
+            drive.probe.is_settled(),
         ));
     }
     assert!(times[..3].iter().all(|(time, _)| *time < 2.0), "{times:?}");
@@ -116,13 +116,13 @@ fn short_chunks_to_search_and_longer_ones_then() {
         assert!((4.9..=10.0).contains(time), "{times:?}");
     }
     // Ten round trips of a long path.
-    let long = Probe::new(1, 64, Duration::from_millis(300));
+    let long = ProbeTuner::new(1, 64, Duration::from_millis(300));
     assert_eq!(long.short, Duration::from_secs(3));
 }
 
 #[test]
 fn a_path_that_loses_its_goodput_is_looked_at_again() {
-    let mut drive = Drive::new(2, 256);
+    let mut drive = ProbeDrive::new(2, 256);
     drive.run(50.0, full);
     assert_eq!(drive.last_number(), 1);
     drive.run(80.0, |n| (f64::from(n) * 2e6).min(12.5e6));
@@ -133,9 +133,9 @@ fn a_path_that_loses_its_goodput_is_looked_at_again() {
 
 #[test]
 fn it_is_looked_at_less_and_less_often() {
-    let mut drive = Drive::new(1, 64);
+    let mut drive = ProbeDrive::new(1, 64);
     drive.run(30.0, full);
-    let count = |drive: &Drive| drive.numbers.iter().filter(|n| **n != 1).count();
+    let count = |drive: &ProbeDrive| drive.numbers.iter().filter(|n| **n != 1).count();
     let first = count(&drive);
     drive.run(3600.0, full);
     let looks = count(&drive) - first;
@@ -145,20 +145,20 @@ fn it_is_looked_at_less_and_less_often() {
 
 #[test]
 fn one_slow_chunk_after_another_does_not_shake_it_for_ever() {
-    let mut drive = Drive::new(1, 64);
+    let mut drive = ProbeDrive::new(1, 64);
     drive.run(30.0, full);
     let mut searches = 0;
     for round in 0..400 {
-        let was = drive.probe.settled();
+        let was = drive.probe.is_settled();
         drive.chunk(if round % 2 == 0 { |_| 2e6 } else { full });
-        searches += u32::from(was && !drive.probe.settled());
+        searches += u32::from(was && !drive.probe.is_settled());
     }
     assert!(searches < 60, "{searches}");
 }
 
 #[test]
 fn a_cold_start_does_not_count_against_one_stream() {
-    let mut drive = Drive::new(1, 64);
+    let mut drive = ProbeDrive::new(1, 64);
     // The first chunk is held back by slow start.
     drive.chunk(|_| 9e6);
     drive.run(40.0, full);
@@ -168,14 +168,14 @@ fn a_cold_start_does_not_count_against_one_stream() {
 #[test]
 fn chunks_may_overlap() {
     // The next chunk is asked for when the one before it has begun.
-    let mut probe = Probe::new(1, 64, Duration::from_millis(50));
-    let mut ended: Option<Transferred> = None;
+    let mut probe = ProbeTuner::new(1, 64, Duration::from_millis(50));
+    let mut ended: Option<ChunkResult> = None;
     let mut running = probe.next(None);
     let mut numbers = Vec::new();
     for _ in 0..60 {
         let next = probe.next(ended.as_ref());
         let goodput = (f64::from(running.streams) * 2e6).min(12.5e6);
-        ended = Some(Transferred {
+        ended = Some(ChunkResult {
             streams: running.streams,
             bytes: running.bytes,
             time: Duration::from_secs_f64(running.bytes as f64 / goodput),
@@ -186,17 +186,17 @@ fn chunks_may_overlap() {
         running = next;
     }
     assert_eq!(numbers.last(), Some(&8), "{numbers:?}");
-    assert!(probe.settled());
+    assert!(probe.is_settled());
 }
 
 #[test]
 fn streams_that_cannot_be_had_are_ruled_out() {
-    let mut probe = Probe::new(1, 64, Duration::from_millis(50));
+    let mut probe = ProbeTuner::new(1, 64, Duration::from_millis(50));
     let mut last = None;
     for _ in 0..40 {
         let chunk = probe.next(last.as_ref());
         let n = chunk.streams.min(5);
-        last = Some(Transferred {
+        last = Some(ChunkResult {
             streams: n,
             bytes: chunk.bytes,
             time: Duration::from_secs_f64(chunk.bytes as f64 / windows(n)),
@@ -205,13 +205,13 @@ fn streams_that_cannot_be_had_are_ruled_out() {
         });
     }
     assert_eq!((probe.next(last.as_ref()).streams, probe.most), (5, 5));
-    assert!(probe.settled());
+    assert!(probe.is_settled());
 }
 
 #[test]
 fn the_first_chunk_is_small() {
     let bytes = |first, ms| {
-        Probe::new(first, 64, Duration::from_millis(ms))
+        ProbeTuner::new(first, 64, Duration::from_millis(ms))
             .next(None)
             .bytes
     };
@@ -226,20 +226,20 @@ proptest! {
     fn settles_at_no_more_than_is_needed(
         enough in 1_u32..100, first in 1_u32..64, each in 1e5..1e8_f64, noise in 0.0..0.02_f64,
     ) {
-        let mut probe = Probe::new(first, 256, Duration::from_millis(50));
+        let mut probe = ProbeTuner::new(first, 256, Duration::from_millis(50));
         let mut last = None;
         for round in 0..60_u32 {
             let chunk = probe.next(last.as_ref());
             let luck = 1.0 + noise * f64::from(round * 7 % 5) / 2.0 - noise;
             let goodput = each * f64::from(chunk.streams.min(enough)) * luck;
-            last = Some(Transferred {
+            last = Some(ChunkResult {
                 streams: chunk.streams,
                 bytes: chunk.bytes,
                 time: Duration::from_secs_f64(chunk.bytes as f64 / goodput),
                 window: 0,
                 rtt: Duration::ZERO,
             });
-            if round > 30 && probe.settled() {
+            if round > 30 && probe.is_settled() {
                 // Fewer would lose more than a few percent; half as many would be too few.
                 let n = f64::from(probe.streams.min(enough)) / f64::from(enough);
                 prop_assert!(n > 0.83, "{} of {enough}", probe.streams);
@@ -251,13 +251,13 @@ proptest! {
 
 #[test]
 fn never_fewer_than_the_least() {
-    let mut probe = Probe::new(1, 64, Duration::from_millis(50)).no_fewer_than(2);
+    let mut probe = ProbeTuner::new(1, 64, Duration::from_millis(50)).with_min_streams(2);
     let mut last = None;
     for _ in 0..50 {
         let chunk = probe.next(last.as_ref());
         assert!(chunk.streams >= 2, "{}", probe.reason());
         // A path that one stream fills.
-        last = Some(Transferred {
+        last = Some(ChunkResult {
             streams: chunk.streams,
             bytes: chunk.bytes,
             time: Duration::from_secs_f64(chunk.bytes as f64 / 12.5e6),
@@ -265,6 +265,6 @@ fn never_fewer_than_the_least() {
             rtt: Duration::from_millis(50),
         });
     }
-    assert!(probe.settled());
+    assert!(probe.is_settled());
     assert_eq!(probe.next(last.as_ref()).streams, 2);
 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn strangers_are_closed_and_do_not_keep_the_peer_out() {
     let endpoint = listening();
-    let at = endpoint.address().at;
+    let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
     let wrong = Nonce::new([7; 16]).to_hex();
     let mut closed = vec![
@@ -17,13 +17,13 @@ fn strangers_are_closed_and_do_not_keep_the_peer_out() {
     let _slow: Vec<_> = (0..30).map(|_| caller(at, HERE, "DRS ")).collect();
     // More than fit into the backlog.
     let _silent: Vec<_> = (0..300).map(|_| caller(at, HERE, "")).collect();
-    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
     table.turns(4);
     for stream in &mut closed {
         // What was not read makes it a reset.
         assert!(!matches!(stream.read(&mut [0; 64]), Ok(1..)));
     }
-    let watched = table.links[0].watch().count();
+    let watched = table.links[0].poll_fds().count();
     assert!((1..=9).contains(&watched), "{watched}");
     let mut peer = caller(at, HERE, &hello);
     table.check_sender_hears(&mut peer, 1 << 20);
@@ -33,17 +33,17 @@ fn strangers_are_closed_and_do_not_keep_the_peer_out() {
 #[test]
 fn a_crowd_finds_the_door_closed_for_a_while() {
     let endpoint = listening();
-    let at = endpoint.address().at;
+    let at = endpoint.address().socket;
     let crowd: Vec<_> = (0..40).map(|_| caller(at, ELSEWHERE, "DRS ")).collect();
-    let mut link = Link::new(Arc::clone(&endpoint), Role::Sender);
+    let mut link = DrsLink::new(Arc::clone(&endpoint), Role::Sender);
     let ms = Duration::from_millis;
     for (now, watched) in [(0, 0), (99, 0), (100, 0), (150, 0), (200, 1)] {
-        link.on_ready(ms(now), &[HERE]);
-        assert_eq!(link.watch().count(), watched, "{now} ms");
+        link.advance(ms(now), &[HERE]);
+        assert_eq!(link.poll_fds().count(), watched, "{now} ms");
     }
     drop(crowd);
     let mut peer = caller(at, HERE, &greeting(&endpoint));
-    let mut table = Table::new(vec![link]);
+    let mut table = DrsLinkDriver::new(vec![link]);
     table.begin -= ms(300);
     table.check_sender_hears(&mut peer, 1 << 20);
 }
@@ -51,24 +51,24 @@ fn a_crowd_finds_the_door_closed_for_a_while() {
 #[test]
 fn who_does_not_finish_the_greeting_is_closed_in_time() {
     let endpoint = listening();
-    let mut slow = caller(endpoint.address().at, HERE, "DRS ");
-    let mut link = Link::new(endpoint, Role::Sender);
+    let mut slow = caller(endpoint.address().socket, HERE, "DRS ");
+    let mut link = DrsLink::new(endpoint, Role::Sender);
     let begin = Instant::now();
-    while link.watch().count() < 2 {
-        link.on_ready(Duration::ZERO, &[HERE]);
+    while link.poll_fds().count() < 2 {
+        link.advance(Duration::ZERO, &[HERE]);
         assert!(begin.elapsed() < PATIENCE);
     }
-    link.on_ready(Duration::from_secs(2), &[HERE]);
-    assert_eq!(link.watch().count(), 2);
-    link.on_ready(Duration::from_secs(4), &[HERE]);
-    assert_eq!(link.watch().count(), 1);
+    link.advance(Duration::from_secs(2), &[HERE]);
+    assert_eq!(link.poll_fds().count(), 2);
+    link.advance(Duration::from_secs(4), &[HERE]);
+    assert_eq!(link.poll_fds().count(), 1);
     assert!(matches!(slow.read(&mut [0; 64]), Ok(0)));
 }
 
 #[test]
 fn what_a_transfer_before_left_behind_is_not_taken() {
     let endpoint = listening();
-    let at = endpoint.address().at;
+    let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
     for size in 1..=5 {
         drop(caller(
@@ -77,7 +77,7 @@ fn what_a_transfer_before_left_behind_is_not_taken() {
             &format!("{hello}SBUF 1.0 {size}000000\r\n"),
         ));
     }
-    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
     table.turns(3);
     // One whose end has not been noticed, then the peer.
     let mut late = caller(at, HERE, &hello);
@@ -89,7 +89,10 @@ fn what_a_transfer_before_left_behind_is_not_taken() {
     table.links[0].applied();
     assert_eq!(
         table.events,
-        [(0, Event::Size(1 << 19)), (0, Event::Size(1 << 20))]
+        [
+            (0, DrsChannelEvent::Size(1 << 19)),
+            (0, DrsChannelEvent::Size(1 << 20))
+        ]
     );
     let mut echo = [0; 64];
     let count = peer.read(&mut echo).unwrap();
@@ -103,13 +106,13 @@ fn of_several_that_know_the_nonce_the_newest_is_the_peer() {
     let _callers: Vec<_> = (1..=3)
         .map(|n| {
             let words = format!("{hello}SBUF 1.0 {n}00000\r\n");
-            caller(endpoint.address().at, HERE, &words)
+            caller(endpoint.address().socket, HERE, &words)
         })
         .collect();
-    let mut table = Table::new(vec![Link::new(endpoint, Role::Sender)]);
-    table.until_event(0, |event| matches!(event, Event::Size(_)));
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender)]);
+    table.until_event(0, |event| matches!(event, DrsChannelEvent::Size(_)));
     table.turns(2);
-    assert_eq!(table.events, [(0, Event::Size(300_000))]);
+    assert_eq!(table.events, [(0, DrsChannelEvent::Size(300_000))]);
 }
 
 #[test]
@@ -125,12 +128,12 @@ fn a_peer_that_floods_or_talks_nonsense_loses_the_channel_for_good() {
             let _ = peer.write_all(words.as_bytes());
             peer
         });
-        table.until_event(0, |event| *event == Event::Lost);
-        let sizes = table.events.iter().filter(|e| e.1 != Event::Lost);
+        table.until_event(0, |event| *event == DrsChannelEvent::Lost);
+        let sizes = table.events.iter().filter(|e| e.1 != DrsChannelEvent::Lost);
         assert!(sizes.count() < 10, "{:?}", table.events);
-        assert_eq!(table.links[0].watch().count(), 0);
+        assert_eq!(table.links[0].poll_fds().count(), 0);
         let now = table.now();
-        assert!(table.links[0].on_ready(now, &[HERE]).is_empty());
+        assert!(table.links[0].advance(now, &[HERE]).is_empty());
         drop(writing.join().unwrap());
     }
 }
@@ -144,9 +147,9 @@ fn a_peer_that_does_not_read_loses_the_channel() {
     // A receiver with all the time in the world, so that it is no flood.
     for second in 1.. {
         let _ = peer.write(line.as_bytes());
-        let events = table.links[0].on_ready(Duration::from_secs(second * 10), &[HERE]);
+        let events = table.links[0].advance(Duration::from_secs(second * 10), &[HERE]);
         table.links[0].applied();
-        if events.contains(&Event::Lost) {
+        if events.contains(&DrsChannelEvent::Lost) {
             return;
         }
         assert!(begin.elapsed() < PATIENCE);
@@ -156,15 +159,16 @@ fn a_peer_that_does_not_read_loses_the_channel() {
 #[test]
 fn a_forged_echo_loses_the_channel() {
     let endpoint = listening();
-    let at = endpoint.address().at;
+    let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
     for forged in ["SBUF 0.0 65536\r\n", "SBUF 999999.0 65536\r\n"] {
         let mut peer = caller(at, HERE, &hello);
-        let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Receiver)]);
+        let mut table =
+            DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Receiver)]);
         table.links[0].announce(Duration::ZERO, 65_536);
         table.until(|table| table.links[0].wire.is_some());
         peer.write_all(forged.repeat(2).as_bytes()).unwrap();
-        table.until_event(0, |event| *event == Event::Lost);
-        assert_eq!(table.links[0].watch().count(), 0);
+        table.until_event(0, |event| *event == DrsChannelEvent::Lost);
+        assert_eq!(table.links[0].poll_fds().count(), 0);
     }
 }

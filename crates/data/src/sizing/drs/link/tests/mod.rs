@@ -12,20 +12,20 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A listening end, as one of a session.
-fn listening() -> Arc<Endpoint> {
-    Arc::new(Endpoint::listen(HERE, None).unwrap())
+fn listening() -> Arc<DrsEndpoint> {
+    Arc::new(DrsEndpoint::listen(HERE, None).unwrap())
 }
 
 /// The connecting end that belongs to it.
-fn connecting(to: &Endpoint) -> Arc<Endpoint> {
+fn connecting(to: &DrsEndpoint) -> Arc<DrsEndpoint> {
     let address = to.address();
-    Arc::new(Endpoint::connect(address.at, address.nonce))
+    Arc::new(DrsEndpoint::connect(address.socket, address.nonce))
 }
 
 /// Longer than anything in these tests takes, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn greeting(endpoint: &Endpoint) -> String {
+fn greeting(endpoint: &DrsEndpoint) -> String {
     format!("DRS {}\r\n", endpoint.address().nonce.to_hex())
 }
 
@@ -42,15 +42,15 @@ fn caller(to: SocketAddr, from: IpAddr, words: &str) -> TcpStream {
 }
 
 /// Links with a clock, driven as the sizing thread does.
-struct Table {
+struct DrsLinkDriver {
     begin: Instant,
-    links: Vec<Link>,
-    events: Vec<(usize, Event)>,
+    links: Vec<DrsLink>,
+    events: Vec<(usize, DrsChannelEvent)>,
     peers: Vec<IpAddr>,
 }
 
-impl Table {
-    fn new(links: Vec<Link>) -> Self {
+impl DrsLinkDriver {
+    fn new(links: Vec<DrsLink>) -> Self {
         Self {
             begin: Instant::now(),
             links,
@@ -63,14 +63,14 @@ impl Table {
     fn turn(&mut self) {
         let now = self.begin.elapsed();
         for (at, link) in self.links.iter_mut().enumerate() {
-            let events = link.on_ready(now, &self.peers);
+            let events = link.advance(now, &self.peers);
             self.events
                 .extend(events.into_iter().map(|event| (at, event)));
         }
         let mut fds: Vec<_> = self
             .links
             .iter()
-            .flat_map(Link::watch)
+            .flat_map(DrsLink::poll_fds)
             .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags))
             .collect();
         wake::wait_any(&mut fds, Duration::from_millis(5)).unwrap();
@@ -85,7 +85,7 @@ impl Table {
         }
     }
 
-    fn until_event(&mut self, at: usize, what: impl Fn(&Event) -> bool) {
+    fn until_event(&mut self, at: usize, what: impl Fn(&DrsChannelEvent) -> bool) {
         self.until(|table| {
             table
                 .events
@@ -108,23 +108,23 @@ impl Table {
     fn check_sender_hears(&mut self, peer: &mut TcpStream, size: u64) {
         peer.write_all(format!("SBUF 1.0 {size}\r\n").as_bytes())
             .unwrap();
-        self.until_event(0, |event| *event == Event::Size(size));
+        self.until_event(0, |event| *event == DrsChannelEvent::Size(size));
     }
 }
 
 /// A data sender that listens, and its peer.
-fn greeted() -> (Table, TcpStream) {
+fn greeted() -> (DrsLinkDriver, TcpStream) {
     let endpoint = listening();
-    let mut peer = caller(endpoint.address().at, HERE, &greeting(&endpoint));
-    let mut table = Table::new(vec![Link::new(endpoint, Role::Sender)]);
+    let mut peer = caller(endpoint.address().socket, HERE, &greeting(&endpoint));
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender)]);
     table.check_sender_hears(&mut peer, 65_536);
     table.links[0].applied();
     table.events.clear();
     (table, peer)
 }
 
-fn is_echo(event: &Event) -> bool {
-    matches!(event, Event::Echo(_))
+fn is_echo(event: &DrsChannelEvent) -> bool {
+    matches!(event, DrsChannelEvent::Echo(_))
 }
 
 #[test]
@@ -137,14 +137,14 @@ fn sizes_go_one_way_and_echoes_the_other_whoever_listens() {
         } else {
             (other, endpoint)
         };
-        let receiver = Link::new(at_receiver, Role::Receiver);
-        let sender = Link::new(at_sender, Role::Sender);
-        let mut table = Table::new(vec![receiver, sender]);
+        let receiver = DrsLink::new(at_receiver, Role::Receiver);
+        let sender = DrsLink::new(at_sender, Role::Sender);
+        let mut table = DrsLinkDriver::new(vec![receiver, sender]);
         for size in [65_536, 1 << 20] {
             table.events.clear();
             let now = table.now();
             table.links[0].announce(now, size);
-            table.until_event(1, |event| *event == Event::Size(size));
+            table.until_event(1, |event| *event == DrsChannelEvent::Size(size));
             table.turns(2);
             assert_eq!(table.events.len(), 1, "echoed before it was applied");
             table.links[1].applied();
@@ -157,13 +157,13 @@ fn sizes_go_one_way_and_echoes_the_other_whoever_listens() {
 #[test]
 fn of_sizes_announced_before_there_is_a_channel_the_newest_is_told() {
     let endpoint = listening();
-    let sender = Link::new(connecting(&endpoint), Role::Sender);
-    let mut table = Table::new(vec![Link::new(endpoint, Role::Receiver), sender]);
+    let sender = DrsLink::new(connecting(&endpoint), Role::Sender);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver), sender]);
     for size in [1, 2, 3] {
         table.links[0].announce(Duration::ZERO, size << 16);
     }
-    table.until_event(1, |event| matches!(event, Event::Size(_)));
-    assert_eq!(table.events, [(1, Event::Size(3 << 16))]);
+    table.until_event(1, |event| matches!(event, DrsChannelEvent::Size(_)));
+    assert_eq!(table.events, [(1, DrsChannelEvent::Size(3 << 16))]);
 }
 
 #[test]
@@ -171,25 +171,25 @@ fn nobody_is_connected_to_without_a_data_connection_there() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let at = listener.local_addr().unwrap();
-    let endpoint = Arc::new(Endpoint::connect(at, Nonce::new([7; 16])));
-    let mut link = Link::new(endpoint, Role::Receiver);
+    let endpoint = Arc::new(DrsEndpoint::connect(at, Nonce::new([7; 16])));
+    let mut link = DrsLink::new(endpoint, Role::Receiver);
     for peers in [&[][..], &[ELSEWHERE]] {
-        assert!(link.on_ready(Duration::ZERO, peers).is_empty());
-        assert_eq!(link.watch().count(), 0);
+        assert!(link.advance(Duration::ZERO, peers).is_empty());
+        assert_eq!(link.poll_fds().count(), 0);
     }
     assert!(listener.accept().is_err());
-    link.on_ready(Duration::ZERO, &[ELSEWHERE, HERE]);
-    assert_eq!(link.watch().count(), 1);
+    link.advance(Duration::ZERO, &[ELSEWHERE, HERE]);
+    assert_eq!(link.poll_fds().count(), 1);
 }
 
 #[test]
 fn who_comes_before_the_first_data_connection_waits() {
     let endpoint = listening();
-    let mut peer = caller(endpoint.address().at, HERE, &greeting(&endpoint));
-    let mut table = Table::new(vec![Link::new(endpoint, Role::Sender)]);
+    let mut peer = caller(endpoint.address().socket, HERE, &greeting(&endpoint));
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Sender)]);
     table.peers.clear();
     table.turns(2);
-    assert_eq!(table.links[0].watch().count(), 0);
+    assert_eq!(table.links[0].poll_fds().count(), 0);
     table.peers.push(HERE);
     table.check_sender_hears(&mut peer, 1 << 20);
 }
@@ -197,9 +197,9 @@ fn who_comes_before_the_first_data_connection_waits() {
 #[test]
 fn whoever_takes_the_peers_place_is_told_the_size_again() {
     let endpoint = listening();
-    let at = endpoint.address().at;
+    let at = endpoint.address().socket;
     let hello = greeting(&endpoint);
-    let mut table = Table::new(vec![Link::new(endpoint, Role::Receiver)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver)]);
     table.links[0].announce(Duration::ZERO, 65_536);
     for _ in 0..2 {
         let mut peer = caller(at, HERE, &hello);
@@ -222,11 +222,11 @@ fn one_endpoint_serves_one_transfer_after_the_other() {
     let endpoint = listening();
     let other = connecting(&endpoint);
     for transfer in 1..=3 {
-        let receiver = Link::new(Arc::clone(&other), Role::Receiver);
-        let sender = Link::new(Arc::clone(&endpoint), Role::Sender);
-        let mut table = Table::new(vec![receiver, sender]);
+        let receiver = DrsLink::new(Arc::clone(&other), Role::Receiver);
+        let sender = DrsLink::new(Arc::clone(&endpoint), Role::Sender);
+        let mut table = DrsLinkDriver::new(vec![receiver, sender]);
         table.links[0].announce(Duration::ZERO, transfer << 20);
-        table.until_event(1, |event| *event == Event::Size(transfer << 20));
+        table.until_event(1, |event| *event == DrsChannelEvent::Size(transfer << 20));
         assert_eq!(table.events.len(), 1);
     }
 }
@@ -240,7 +240,7 @@ fn of_many_sizes_at_once_the_newest_counts_and_all_are_echoed() {
         .map(|n| format!("SBUF {n}.5 {}\r\n", n << 16))
         .collect();
     peer.write_all(lines.as_bytes()).unwrap();
-    table.until_event(0, |event| *event == Event::Size(100 << 16));
+    table.until_event(0, |event| *event == DrsChannelEvent::Size(100 << 16));
     assert!(table.events.len() < 5, "{:?}", table.events);
     table.links[0].applied();
     let mut echoes = vec![0; lines.len()];
@@ -251,12 +251,12 @@ fn of_many_sizes_at_once_the_newest_counts_and_all_are_echoed() {
 #[test]
 fn a_cut_channel_is_told_and_a_listening_end_takes_the_peer_back() {
     let endpoint = listening();
-    let at = endpoint.address().at;
+    let at = endpoint.address().socket;
     let mut peer = caller(at, HERE, &greeting(&endpoint));
-    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
     table.check_sender_hears(&mut peer, 65_536);
     drop(peer);
-    table.until_event(0, |event| *event == Event::Lost);
+    table.until_event(0, |event| *event == DrsChannelEvent::Lost);
     table.turns(3);
     assert_eq!(table.events.len(), 2);
     let mut again = caller(at, HERE, &greeting(&endpoint));
@@ -264,11 +264,11 @@ fn a_cut_channel_is_told_and_a_listening_end_takes_the_peer_back() {
 }
 
 /// A data receiver that connects to a listener of the test's.
-fn dialing() -> (TcpListener, Table) {
+fn dialing() -> (TcpListener, DrsLinkDriver) {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let at = listener.local_addr().unwrap();
-    let endpoint = Arc::new(Endpoint::connect(at, Nonce::new([7; 16])));
-    let mut table = Table::new(vec![Link::new(endpoint, Role::Receiver)]);
+    let endpoint = Arc::new(DrsEndpoint::connect(at, Nonce::new([7; 16])));
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(endpoint, Role::Receiver)]);
     table.links[0].announce(Duration::ZERO, 65_536);
     table.turns(3);
     (listener, table)
@@ -298,15 +298,15 @@ fn a_connecting_end_gives_up_in_the_end() {
     drop(listener);
     let begin = Instant::now();
     for second in 1.. {
-        let events = table.links[0].on_ready(Duration::from_secs(second), &[HERE]);
-        if events.contains(&Event::Lost) {
+        let events = table.links[0].advance(Duration::from_secs(second), &[HERE]);
+        if events.contains(&DrsChannelEvent::Lost) {
             assert!(second >= 4, "{second}");
             break;
         }
         std::thread::sleep(Duration::from_millis(1));
         assert!(begin.elapsed() < PATIENCE);
     }
-    assert_eq!(table.links[0].watch().count(), 0);
+    assert_eq!(table.links[0].poll_fds().count(), 0);
 }
 
 #[test]
@@ -324,9 +324,9 @@ fn a_connecting_end_whose_channel_is_cut_does_not_come_back() {
     stream.write_all(format!("{echo}\r\n").as_bytes()).unwrap();
     table.until_event(0, is_echo);
     drop(stream);
-    table.until_event(0, |event| *event == Event::Lost);
+    table.until_event(0, |event| *event == DrsChannelEvent::Lost);
     table.turns(2);
-    assert_eq!(table.links[0].watch().count(), 0);
+    assert_eq!(table.links[0].poll_fds().count(), 0);
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err());
 }
@@ -339,8 +339,8 @@ fn the_connecting_end_comes_from_where_its_data_comes_from() {
         (ELSEWHERE, ELSEWHERE),
         (Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), HERE),
     ] {
-        let endpoint = Endpoint::connect(at, Nonce::new([7; 16])).bound_to(local);
-        let mut table = Table::new(vec![Link::new(Arc::new(endpoint), Role::Sender)]);
+        let endpoint = DrsEndpoint::connect(at, Nonce::new([7; 16])).with_local_address(local);
+        let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::new(endpoint), Role::Sender)]);
         table.turns(2);
         let (_, peer) = listener.accept().unwrap();
         assert_eq!(peer.ip(), from);
@@ -350,9 +350,9 @@ fn the_connecting_end_comes_from_where_its_data_comes_from() {
 #[test]
 fn dropping_the_link_closes_the_channel_and_leaves_the_endpoint() {
     let endpoint = listening();
-    let at = endpoint.address().at;
+    let at = endpoint.address().socket;
     let mut peer = caller(at, HERE, &greeting(&endpoint));
-    let mut table = Table::new(vec![Link::new(Arc::clone(&endpoint), Role::Sender)]);
+    let mut table = DrsLinkDriver::new(vec![DrsLink::new(Arc::clone(&endpoint), Role::Sender)]);
     table.check_sender_hears(&mut peer, 65_536);
     drop(table);
     assert!(matches!(peer.read(&mut [0; 64]), Ok(0)));

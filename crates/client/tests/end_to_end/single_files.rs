@@ -1,0 +1,240 @@
+//! Single files: get, put, between servers, parts, devices.
+
+use std::time::{Duration, SystemTime};
+
+use client::{CopyEvent, CopyOptions, Exit, ModeChoice, VerifyMode};
+use proto::checksum::ChecksumAlgorithm;
+
+use crate::support::{EndToEndServer, copy, names, noise, options, streams};
+
+const SIZES: [usize; 5] = [0, 1, 65_535, 65_536, 3_000_001];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gets_of_all_sizes_in_both_modes() {
+    let server = EndToEndServer::start().await;
+    let here = tempfile::tempdir().unwrap();
+    for (n, options) in [options(), streams(4)].into_iter().enumerate() {
+        for size in SIZES {
+            let bytes = noise(size);
+            server.store("a b", &bytes);
+            let to = here.path().join(format!("{n}-{size}"));
+            let (summary, seen) =
+                copy(&[&server.url("a%20b")], to.to_str().unwrap(), &options).await;
+            assert_eq!(
+                summary.exit,
+                Exit::Done,
+                "{size}: {:?}",
+                summary.first_failure
+            );
+            assert_eq!(summary.verified, "crc32c");
+            assert_eq!(summary.bytes, size as u64);
+            assert!(std::fs::read(&to).unwrap() == bytes, "{size} bytes differ");
+            assert_eq!(seen.count(|e| matches!(e, CopyEvent::Finished { .. })), 1);
+            assert_eq!(seen.warnings(), Vec::<String>::new());
+        }
+    }
+    assert_eq!(
+        names(here.path()).len(),
+        2 * SIZES.len(),
+        "nothing is left over"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn puts_of_all_sizes_in_both_modes() {
+    let server = EndToEndServer::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let from = here.path().join("ü");
+    for (n, options) in [options(), streams(4)].into_iter().enumerate() {
+        for size in SIZES {
+            let bytes = noise(size);
+            std::fs::write(&from, &bytes).unwrap();
+            let name = format!("{n}-{size}");
+            let (summary, seen) =
+                copy(&[from.to_str().unwrap()], &server.url(&name), &options).await;
+            assert_eq!(
+                summary.exit,
+                Exit::Done,
+                "{size}: {:?}",
+                summary.first_failure
+            );
+            assert_eq!(summary.verified, "crc32c");
+            assert!(server.read(&name) == bytes, "{size} bytes differ");
+            assert_eq!(seen.warnings(), Vec::<String>::new());
+        }
+    }
+    assert_eq!(
+        names(&server.root()).len(),
+        2 * SIZES.len(),
+        "nothing is left over"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_servers_in_both_modes() {
+    let from = EndToEndServer::start().await;
+    let to = EndToEndServer::start().await;
+    let bytes = noise(2_000_003);
+    from.store("f", &bytes);
+    for options in [options(), streams(4)] {
+        let (summary, _) = copy(&[&from.user_url("f")], &to.user_url("g"), &options).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, "crc32c");
+        assert!(to.read("g") == bytes);
+        let why = summary.why;
+        assert!(why.contains("by the word of the server that sent"), "{why}");
+    }
+    assert_eq!(names(&to.root()), ["g"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_travel_both_ways() {
+    let server = EndToEndServer::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let (a, b) = (here.path().join("a"), here.path().join("b"));
+    std::fs::write(&a, "x").unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = std::fs::File::options().write(true).open(&a).unwrap();
+    file.set_modified(time).unwrap();
+    copy(&[a.to_str().unwrap()], &server.url("r"), &options()).await;
+    let there = std::fs::metadata(server.root().join("r")).unwrap();
+    assert_eq!(there.modified().unwrap(), time);
+    copy(&[&server.url("r")], b.to_str().unwrap(), &options()).await;
+    assert_eq!(std::fs::metadata(&b).unwrap().modified().unwrap(), time);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keep_existing_leaves_alone_what_is_there_and_names_what_differs() {
+    let (server, other) = (EndToEndServer::start().await, EndToEndServer::start().await);
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name).display().to_string();
+    let keep = CopyOptions {
+        keep_existing: true,
+        ..options()
+    };
+    std::fs::write(path("a"), "x").unwrap();
+    server.store("a", b"x");
+    for (from, to) in [
+        (path("a"), server.url("t")),
+        (server.url("a"), path("t")),
+        (server.user_url("a"), other.user_url("t")),
+        (path("a"), path("u")),
+    ] {
+        // Nothing is there yet.
+        let (summary, _) = copy(&[&from], &to, &keep).await;
+        assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
+        let (summary, seen) = copy(&[&from], &to, &keep).await;
+        assert_eq!((summary.exit, summary.files), (Exit::Done, 0));
+        assert_eq!((summary.kept, summary.skipped, summary.failed), (1, 1, 0));
+        assert_eq!(seen.warnings(), Vec::<String>::new());
+    }
+    std::fs::write(path("t"), "other").unwrap();
+    let (summary, seen) = copy(&[&server.url("a")], &path("t"), &keep).await;
+    assert_eq!((summary.exit, summary.kept), (Exit::Done, 1));
+    assert!(
+        seen.warnings()[0].contains("another size"),
+        "{:?}",
+        seen.warnings()
+    );
+    assert_eq!(std::fs::read(path("t")).unwrap(), b"other");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts() {
+    let server = EndToEndServer::start().await;
+    let here = tempfile::tempdir().unwrap();
+    let bytes = noise(300_000);
+    server.store("f", &bytes);
+    let to = here.path().join("part");
+    let local = here.path().join("local");
+    std::fs::write(&local, &bytes).unwrap();
+    for mode in [ModeChoice::Stream, ModeChoice::Extended] {
+        let part = CopyOptions {
+            offset: Some(100_000),
+            length: Some(70_000),
+            mode,
+            ..options()
+        };
+        let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &part).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, "crc32c");
+        assert!(std::fs::read(&to).unwrap() == bytes[100_000..170_000]);
+        let (summary, _) = copy(&[local.to_str().unwrap()], &server.url("p"), &part).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert!(server.read("p") == bytes[100_000..170_000]);
+    }
+    let beyond = CopyOptions {
+        offset: Some(300_001),
+        ..options()
+    };
+    let (summary, _) = copy(&[&server.url("f")], to.to_str().unwrap(), &beyond).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    assert!(
+        summary
+            .first_failure
+            .unwrap()
+            .message
+            .contains("300000 bytes")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn devices_are_written_directly() {
+    let server = EndToEndServer::start().await;
+    server.store("f", &noise(2_000_000));
+    for options in [options(), streams(4)] {
+        let (summary, _) = copy(&[&server.url("f")], "/dev/null", &options).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, "crc32c");
+        assert_eq!(summary.bytes, 2_000_000);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_user_asked_is_what_is_compared() {
+    let server = EndToEndServer::start().await;
+    server.store("f", &noise(100_000));
+    for (wish, label) in [
+        (VerifyMode::None, "none"),
+        (VerifyMode::With(ChecksumAlgorithm::Sha256), "sha256"),
+        (VerifyMode::With(ChecksumAlgorithm::Blake3), "blake3"),
+    ] {
+        let wished = CopyOptions {
+            verify: wish,
+            ..options()
+        };
+        let (summary, _) = copy(&[&server.url("f")], "/dev/null", &wished).await;
+        assert_eq!(summary.exit, Exit::Done, "{:?}", summary.first_failure);
+        assert_eq!(summary.verified, label);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_their_classes() {
+    let server = EndToEndServer::start().await;
+    server.store("d/f", b"x");
+    let here = tempfile::tempdir().unwrap();
+    let to = here.path().join("t");
+    let to = to.to_str().unwrap();
+    let exit = async |source: &str, to: &str| copy(&[source], to, &options()).await.0.exit;
+    assert_eq!(exit(&server.url("missing"), to).await, Exit::NotFound);
+    let (summary, _) = copy(&[&server.url("d")], to, &options()).await;
+    assert_eq!(summary.exit, Exit::Usage);
+    assert!(summary.first_failure.unwrap().message.contains("-r"));
+    let wrong = server.user_url("d/f").replace("secret", "wrong");
+    assert_eq!(exit(&wrong, to).await, Exit::Refused);
+    let once = CopyOptions {
+        retries: 0,
+        ..options()
+    };
+    let (summary, _) = copy(&["ftp://127.0.0.1:1/x"], to, &once).await;
+    assert_eq!(summary.exit, Exit::Unreachable);
+    assert_eq!(
+        exit(&server.url("d/f"), "/proc/nowhere/x").await,
+        Exit::Local
+    );
+    let same = server.url("d/f");
+    assert_eq!(exit(&same, &server.url("d/../d/f")).await, Exit::Usage);
+    assert_eq!(server.read("d/f"), b"x");
+    assert!(names(here.path()).is_empty(), "nothing is left over");
+}

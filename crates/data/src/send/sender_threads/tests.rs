@@ -1,0 +1,481 @@
+//! Lanes that come and go, asked for by hand.
+
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proto::checksum::ChecksumAlgorithm;
+use proto::command::TransferMode;
+use proto::eblock::{BlockDecoder, BlockEvent};
+use proto::ranges::RangeSet;
+use tune::limiter::Role;
+
+use super::*;
+use crate::budget::StreamBudget;
+use crate::channel::{AllowedPeers, ListenOptions};
+use crate::job::{TransferControl, TransferReport, TransferSettings};
+use crate::options::TransferOptions;
+use crate::rate::RateLimit;
+use crate::recv::{self, ReceivePlan};
+use crate::send::{SendPlan, modes};
+use crate::store::memory::{MemorySink, MemorySource};
+use crate::store::{Sink, Source};
+use crate::transfer::ActiveTransfer;
+use proto::sizing::SocketBuffers;
+use units::splitmix;
+
+/// Bytes that take 0.3 s at [`RATE`].
+const SOME: usize = 3_000_000;
+const RATE: u64 = 7_000_000;
+
+fn pattern(len: usize) -> Vec<u8> {
+    splitmix::bytes(1, len)
+}
+
+fn listen() -> (SessionDataChannel, SocketAddr) {
+    let channel = SessionDataChannel::listen(&ListenOptions {
+        ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ports: None,
+        accept: AllowedPeers::Any,
+        buffers: SocketBuffers::sized_by(proto::sizing::BufferSizing::Kernel),
+    });
+    let channel = channel.unwrap();
+    let address = channel.local_addr().unwrap();
+    (channel, address)
+}
+
+fn to(address: SocketAddr) -> SessionDataChannel {
+    SessionDataChannel::connect_to(vec![address], None)
+}
+
+/// A slow sender, whose lanes may come and go.
+fn slow(streams: usize) -> TransferSettings {
+    TransferSettings {
+        options: TransferOptions {
+            block: 64 << 10,
+            rate: Some(RateLimit::new(RATE)),
+            stall: Duration::from_secs(60),
+            ..TransferOptions::default()
+        },
+        mode: TransferMode::Extended,
+        streams,
+        max_streams: 64,
+        adapt: true,
+        checksum: Some(ChecksumAlgorithm::Md5),
+        connect_timeout: Duration::from_secs(60),
+        ..TransferSettings::default()
+    }
+}
+
+/// Sends `bytes` while `meddle` has its way with the transfer.
+fn send(
+    channel: &mut SessionDataChannel,
+    bytes: &[u8],
+    settings: &TransferSettings,
+    meddle: impl FnOnce(&ActiveTransfer) + Send,
+) -> Result<TransferReport, DataError> {
+    let control = Arc::new(TransferControl::new());
+    let transfer = ActiveTransfer::new(Role::Sender, settings, &control).unwrap();
+    let source: Arc<dyn Source> = Arc::new(MemorySource::new(bytes.to_vec(), "source"));
+    let mut ranges = RangeSet::new();
+    ranges.insert(0, bytes.len() as u64);
+    let plan = SendPlan { ranges, origin: 0 };
+    let result = SendTask::new(&source, &plan, settings, &transfer).and_then(|task| {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                until(|| transfer.control().streams() > 0 || over.load(Ordering::SeqCst));
+                meddle(&transfer);
+            });
+            let sent = modes::extended(channel, task);
+            over.store(true, Ordering::SeqCst);
+            sent
+        })
+    });
+    transfer.finish(result)
+}
+
+/// Receives whatever comes at a channel.
+fn receive(
+    channel: &mut SessionDataChannel,
+    sink: &MemorySink,
+) -> Result<TransferReport, DataError> {
+    let mut settings = slow(1);
+    settings.options.rate = None;
+    let plan = ReceivePlan {
+        origin: 0,
+        stream_start: 0,
+        limit: None,
+    };
+    let sink: Arc<dyn Sink> = Arc::new(sink.clone());
+    recv::run(channel, &sink, &plan, &settings, &Arc::default())
+}
+
+fn sink() -> MemorySink {
+    MemorySink::new(64 << 20, "sink")
+}
+
+/// Sends and receives; both must succeed, with the same bytes and sums.
+fn pass(
+    [sender, receiver]: [&mut SessionDataChannel; 2],
+    bytes: &[u8],
+    settings: &TransferSettings,
+    meddle: impl FnOnce(&ActiveTransfer) + Send,
+) -> (TransferReport, TransferReport) {
+    let stored = sink();
+    let (sent, received) = std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(receiver, &stored));
+        let sent = send(sender, bytes, settings, meddle);
+        (sent.unwrap(), receiving.join().unwrap().unwrap())
+    });
+    assert!(stored.bytes() == bytes, "bytes differ");
+    assert!(sent.checksum.is_some());
+    assert_eq!(sent.checksum, received.checksum);
+    (sent, received)
+}
+
+fn until(happens: impl Fn() -> bool) {
+    // Longer than anything here takes, on however busy a machine.
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !happens() {
+        assert!(Instant::now() < patience, "it never happens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Asks for so many lanes and waits until there are.
+fn have(transfer: &ActiveTransfer, lanes: usize) {
+    transfer.stream_set().set_wanted(lanes);
+    until(|| transfer.control().streams() == lanes as u64);
+}
+
+#[test]
+fn lanes_join_while_data_moves() {
+    let (mut receiver, address) = listen();
+    let channels = [&mut to(address), &mut receiver];
+    let (sent, received) = pass(channels, &pattern(SOME), &slow(1), |t| have(t, 4));
+    assert_eq!((sent.evidence.streams, received.evidence.streams), (4, 4));
+    assert_eq!(
+        (sent.evidence.peak_streams, sent.evidence.final_streams),
+        (4, 4)
+    );
+}
+
+#[test]
+fn lanes_leave_and_join_again() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    let channels = [&mut sender, &mut receiver];
+    let (sent, received) = pass(channels, &pattern(2 * SOME), &slow(3), |t| {
+        for lanes in [3, 1, 4, 2] {
+            have(t, lanes);
+        }
+    });
+    // 3, and 3 more.
+    assert_eq!((sent.evidence.streams, received.evidence.streams), (6, 6));
+    assert_eq!(
+        (sent.evidence.peak_streams, sent.evidence.final_streams),
+        (4, 2)
+    );
+    // Those that left are not used again.
+    let channels = [&mut sender, &mut receiver];
+    let (sent, _) = pass(channels, &pattern(SOME), &slow(2), |_| {});
+    assert_eq!(sent.evidence.streams, 2);
+}
+
+#[test]
+fn a_transfer_of_fixed_streams_has_them_whatever_was_kept() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    for streams in [3, 1, 4, 2] {
+        let mut settings = slow(streams);
+        settings.adapt = false;
+        settings.max_streams = streams;
+        let channels = [&mut sender, &mut receiver];
+        let (sent, _) = pass(channels, &pattern(SOME), &settings, |_| {});
+        assert_eq!(sent.evidence.final_streams, streams as u64);
+    }
+}
+
+#[test]
+fn a_transfer_that_adapts_goes_on_with_what_was_kept() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    for streams in [3, 1] {
+        let channels = [&mut sender, &mut receiver];
+        let (sent, _) = pass(channels, &pattern(500_000), &slow(streams), |_| {});
+        assert_eq!((sent.evidence.streams, sent.evidence.final_streams), (3, 3));
+    }
+}
+
+#[test]
+fn towards_the_end_a_lane_takes_little_until_it_is_used_again() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    for (streams, unsent) in [(2, 128 << 10), (1, 1 << 20)] {
+        let mut settings = slow(streams);
+        settings.adapt = false;
+        settings.options.block = 1 << 20;
+        let channels = [&mut sender, &mut receiver];
+        pass(channels, &pattern(SOME), &settings, |t| {
+            // Every lane has had its turn by then.
+            until(|| t.moved() > SOME as u64 / 3);
+            let lane = t.stream_set().streams().remove(0);
+            until(|| lane.transport().socket().tcp_notsent_lowat().unwrap() == unsent);
+        });
+    }
+}
+
+#[test]
+fn new_lanes_are_spread_over_the_targets() {
+    let (mut left, left_at) = listen();
+    let (mut right, right_at) = listen();
+    let mut sender = SessionDataChannel::connect_to(vec![left_at, right_at], None);
+    let stored = sink();
+    let bytes = pattern(SOME);
+    let (left, right) = std::thread::scope(|scope| {
+        let left = scope.spawn(|| receive(&mut left, &stored).unwrap());
+        let right = scope.spawn(|| receive(&mut right, &stored).unwrap());
+        let sent = send(&mut sender, &bytes, &slow(1), |t| {
+            have(t, 6);
+            // One lane stays at each.
+            t.stream_set().set_wanted(1);
+            until(|| t.control().streams() == 2);
+        });
+        assert_eq!(sent.unwrap().evidence.streams, 6);
+        (left.join().unwrap(), right.join().unwrap())
+    });
+    assert!(stored.bytes() == bytes, "bytes differ");
+    assert_eq!((left.evidence.streams, right.evidence.streams), (3, 3));
+}
+
+#[test]
+fn an_exhausted_budget_refuses_and_the_transfer_goes_on() {
+    let (mut receiver, address) = listen();
+    let mut sender = to(address);
+    let budget = StreamBudget::new(2);
+    sender.set_budget(budget.clone());
+    let channels = [&mut sender, &mut receiver];
+    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+        t.stream_set().set_wanted(4);
+        until(|| t.stream_set().take_open_failure());
+        until(|| t.control().streams() == 2);
+        until(|| t.stream_set().wanted() == 2);
+    });
+    // Both are kept.
+    assert_eq!((sent.evidence.streams, budget.used()), (2, 2));
+    drop(sender);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_sender_that_is_connected_to_cannot_add() {
+    let (mut sender, address) = listen();
+    let mut receiver = to(address);
+    let channels = [&mut sender, &mut receiver];
+    let (sent, _) = pass(channels, &pattern(SOME), &slow(1), |t| {
+        t.stream_set().set_wanted(2);
+        until(|| t.stream_set().take_open_failure());
+    });
+    assert_eq!(sent.evidence.streams, 1);
+}
+
+/// Data that came over one connection.
+#[derive(Debug, Default)]
+struct ReceivedBlocks {
+    stored: RangeSet,
+    eods: u64,
+    eof: Option<u64>,
+}
+
+/// Reads a connection to its end, or until nothing came for a second.
+fn read(mut stream: TcpStream) -> ReceivedBlocks {
+    let quiet = Duration::from_secs(1);
+    stream.set_read_timeout(Some(quiet)).unwrap();
+    let mut came = ReceivedBlocks::default();
+    let (mut decoder, mut buffer) = (BlockDecoder::new(), vec![0; 1 << 16]);
+    while let Ok(n @ 1..) = stream.read(&mut buffer) {
+        let mut input = &buffer[..n];
+        loop {
+            let (used, event) = decoder.decode(input).unwrap();
+            input = &input[used..];
+            match event {
+                Some(BlockEvent::Data { offset, len }) => {
+                    came.stored.insert(offset, offset + len as u64);
+                }
+                Some(BlockEvent::Eod { .. }) => came.eods += 1,
+                Some(BlockEvent::Eof { streams }) => came.eof = Some(streams),
+                Some(BlockEvent::Skip { .. }) => {}
+                None => break,
+            }
+        }
+    }
+    came
+}
+
+/// A receiver that takes one connection, closes its listener, and says so.
+fn one_only<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    listener: TcpListener,
+    closed: &'scope AtomicBool,
+) -> ScopedJoinHandle<'scope, ReceivedBlocks> {
+    scope.spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        drop(listener);
+        closed.store(true, Ordering::SeqCst);
+        read(stream)
+    })
+}
+
+#[test]
+fn a_refused_connection_counts_for_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    let bytes = pattern(SOME);
+    let closed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let receiver = one_only(scope, listener, &closed);
+        let mut settings = slow(1);
+        settings.close_after = true;
+        let sent = send(&mut sender, &bytes, &settings, |t| {
+            until(|| t.moved() > 0 && closed.load(Ordering::SeqCst));
+            t.stream_set().set_wanted(3);
+            until(|| t.stream_set().take_open_failure());
+            until(|| t.stream_set().wanted() == 1);
+        });
+        assert_eq!(sent.unwrap().evidence.streams, 1);
+        let came = receiver.join().unwrap();
+        assert_eq!((came.eods, came.eof), (1, Some(1)));
+        assert_eq!(came.stored.byte_count(), SOME as u64);
+    });
+}
+
+#[test]
+fn the_start_does_not_wait_for_a_connection_that_takes_long() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Only one fits; the SYN of the others is sent again after a second.
+    rustix::net::listen(&listener, 0).unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    let mut settings = slow(3);
+    settings.close_after = true;
+    std::thread::scope(|scope| {
+        let (accept, accepted) = std::sync::mpsc::channel::<()>();
+        let at_receiver = &listener;
+        let receiver = scope.spawn(move || {
+            accepted.recv().unwrap();
+            read(at_receiver.accept().unwrap().0)
+        });
+        // Nobody accepts before the start is over, so a start that waits never ends.
+        let sent = send(&mut sender, &pattern(SOME), &settings, |t| {
+            assert_eq!(t.stream_set().opening_count(), 2);
+            accept.send(()).unwrap();
+        });
+        assert_eq!(sent.unwrap().evidence.streams, 1);
+        let came = receiver.join().unwrap();
+        assert_eq!((came.eods, came.eof), (1, Some(1)));
+    });
+}
+
+/// A listener whose backlog is full: connections to it stay half open.
+fn full(listener: &TcpListener) -> Vec<socket2::Socket> {
+    rustix::net::listen(listener, 0).unwrap();
+    let dial = |_| crate::connect::start_connect(listener.local_addr().unwrap(), None, |_| Ok(()));
+    (0..4).map(|n| dial(n).unwrap()).collect()
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_connection_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    let bytes = pattern(SOME);
+    std::thread::scope(|scope| {
+        let at_receiver = &listener;
+        let mut settings = slow(1);
+        settings.close_after = true;
+        settings.connect_timeout = Duration::from_secs(3600);
+        let receiver = scope.spawn(move || read(at_receiver.accept().unwrap().0));
+        let sent = send(&mut sender, &bytes, &settings, |t| {
+            until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = full(&listener);
+            t.stream_set().set_wanted(2);
+            until(|| t.stream_set().opening_count() == 1);
+            until(|| t.stream_set().opening_count() == 0);
+        });
+        assert_eq!(sent.unwrap().evidence.streams, 1);
+        let came = receiver.join().unwrap();
+        assert_eq!((came.eods, came.eof), (1, Some(1)));
+    });
+}
+
+#[test]
+fn cancelling_does_not_wait_for_a_connection_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    std::thread::scope(|scope| {
+        let at_receiver = &listener;
+        scope.spawn(move || read(at_receiver.accept().unwrap().0));
+        let mut settings = slow(1);
+        settings.connect_timeout = Duration::from_secs(3600);
+        let sent = send(&mut sender, &pattern(3 * SOME), &settings, |t| {
+            until(|| t.control().streams() == 1 && t.moved() > 0);
+            let _crowd = full(&listener);
+            t.stream_set().set_wanted(2);
+            until(|| t.stream_set().opening_count() == 1);
+            t.control().cancel();
+        });
+        assert!(matches!(sent, Err(DataError::Aborted)), "{sent:?}");
+        assert!(!sender.has_cached(true));
+    });
+}
+
+#[test]
+fn a_lane_that_breaks_fails_the_transfer_and_nothing_is_added() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = to(listener.local_addr().unwrap());
+    std::thread::scope(|scope| {
+        let at_receiver = &listener;
+        scope.spawn(move || {
+            let (first, _) = at_receiver.accept().unwrap();
+            let (second, _) = at_receiver.accept().unwrap();
+            let went_on = scope.spawn(move || read(first));
+            until(|| rustix::io::ioctl_fionread(&second).is_ok_and(|unread| unread > 0));
+            // Closed with bytes that nobody read: a reset.
+            drop(second);
+            assert_eq!(went_on.join().unwrap().eof, None);
+        });
+        let sent = send(&mut sender, &pattern(3 * SOME), &slow(1), |t| {
+            t.stream_set().set_wanted(2);
+        });
+        assert!(matches!(sent, Err(DataError::Wire { .. })), "{sent:?}");
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// However the number changes, in however quick succession, the receiver gets every byte once and
+    /// knows when it has all.
+    #[test]
+    fn any_sequence_of_numbers_is_well(
+        streams in 1_usize..4,
+        aims in proptest::collection::vec((0_usize..9, 0_u64..4), 0..40),
+        bytes in 70_000_usize..900_000,
+    ) {
+        let (mut receiver, address) = listen();
+        let channels = [&mut to(address), &mut receiver];
+        let mut settings = slow(streams);
+        settings.options.rate = None;
+        let bytes = pattern(bytes);
+        let (sent, received) = pass(channels, &bytes, &settings, |t| {
+            for (lanes, pause) in aims {
+                t.stream_set().set_wanted(lanes);
+                std::thread::sleep(Duration::from_millis(pause));
+            }
+        });
+        prop_assert_eq!(sent.evidence.bytes, bytes.len() as u64);
+        prop_assert_eq!(received.evidence.bytes, bytes.len() as u64);
+    }
+}

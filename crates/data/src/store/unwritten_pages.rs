@@ -1,0 +1,150 @@
+//! Files whose disk refused something.
+//!
+//! A page that could not be written back stays in memory, marked clean (fsync(2), "errors"): until
+//! it is evicted, reading the file shows bytes that the disk does not hold. A checksum of them proves
+//! nothing.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use proto::ranges::{ByteRange, RangeSet};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::io::Errno;
+
+use crate::os::writeback;
+
+/// Zeros written in one call where a file system makes no holes.
+const ZEROS: usize = 64 << 10;
+
+/// Fails when pages of `file` could not be written back since the file was opened, or before that and
+/// nobody was told. Waits for nothing: what the disk refuses later is told to the next sync. After an
+/// error the pages are dropped from memory: who reads the file again reads the disk.
+///
+/// # Errors
+/// What the disk said, EIO, ENOSPC or EDQUOT. The kernel tells it once per open file.
+pub fn check_written_back(file: &File) -> io::Result<()> {
+    let checked = writeback::check_writeback_errors(file.as_fd());
+    let refused = |error: &io::Error| {
+        let number = error.raw_os_error();
+        matches!(number, Some(libc::EIO | libc::ENOSPC | libc::EDQUOT))
+    };
+    match checked {
+        Err(error) if refused(&error) => {
+            forget_pages(file);
+            Err(error)
+        }
+        // The file or the system has no sync_file_range(2).
+        _ => Ok(()),
+    }
+}
+
+/// Takes `unsynced` out of the file: cuts it off at the end, if `alone`, and makes holes where it cannot.
+/// Goes on after an error, and returns the first.
+pub(super) fn take_out(file: &File, unsynced: &RangeSet, alone: bool) -> io::Result<()> {
+    let mut size = file.metadata()?.len();
+    let mut ranges: Vec<ByteRange> = unsynced.iter().filter(|r| r.start < size).collect();
+    ranges.reverse();
+    let mut result = Ok(());
+    for range in ranges {
+        if alone && range.end >= size && file.set_len(range.start).is_ok() {
+            size = range.start;
+            continue;
+        }
+        let holed = make_hole(file, range.start, range.end.min(size));
+        result = result.and(holed);
+    }
+    forget_pages(file);
+    result
+}
+
+fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match fallocate(file, hole, start, end - start) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, start, end),
+        done => Ok(done?),
+    }
+}
+
+fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let zeros = vec![0; ZEROS];
+    let mut at = start;
+    while at < end {
+        let len = usize::try_from(end - at).map_or(ZEROS, |left| left.min(ZEROS));
+        file.write_all_at(&zeros[..len], at)?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+/// Drops clean pages from memory. The kernel keeps those that somebody has mapped.
+pub(super) fn forget_pages(file: &File) {
+    if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
+        tracing::debug!(%error, "pages stay in memory");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+    use super::*;
+
+    fn ranges(text: &str) -> RangeSet {
+        RangeSet::parse(text).unwrap()
+    }
+
+    fn file_of(len: usize) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![b'x'; len], 0).unwrap();
+        file
+    }
+
+    /// Bytes of the file that are no zeros, and its size.
+    fn left(file: &File) -> (String, u64) {
+        let size = file.metadata().unwrap().len();
+        let mut bytes = vec![0; usize::try_from(size).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let mut set = RangeSet::new();
+        for (at, _) in (0..).zip(&bytes).filter(|(_, byte)| **byte != 0) {
+            set.insert(at, at + 1);
+        }
+        (set.to_string(), size)
+    }
+
+    #[test]
+    fn what_is_not_on_disk_is_cut_off_or_becomes_a_hole() {
+        let file = file_of(30_000);
+        take_out(&file, &ranges("5-10,8000-20000,25000-30000"), true).unwrap();
+        assert_eq!(left(&file), ("0-5,10-8000,20000-25000".to_owned(), 25_000));
+        // Others may have more of the file to come: its size is theirs, too.
+        let file = file_of(30_000);
+        take_out(&file, &ranges("25000-30000,40000-50000"), false).unwrap();
+        assert_eq!(left(&file), ("0-25000".to_owned(), 30_000));
+    }
+
+    #[test]
+    fn an_end_that_cannot_be_cut_off_becomes_a_hole() {
+        let sealable = MemfdFlags::ALLOW_SEALING;
+        let file = File::from(memfd_create("sealed", sealable).unwrap());
+        file.write_all_at(&[b'x'; 30_000], 0).unwrap();
+        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        take_out(&file, &ranges("10000-12000,25000-30000"), true).unwrap();
+        assert_eq!(left(&file), ("0-10000,12000-25000".to_owned(), 30_000));
+    }
+
+    #[test]
+    fn zeros_stand_for_holes() {
+        let file = file_of(200_000);
+        write_zeros(&file, 10, 190_000).unwrap();
+        assert_eq!(left(&file), ("0-10,190000-200000".to_owned(), 200_000));
+    }
+
+    #[test]
+    fn a_file_without_trouble_passes() {
+        check_written_back(&file_of(10)).unwrap();
+        let (pipe, _end) = rustix::pipe::pipe().unwrap();
+        check_written_back(&File::from(pipe)).unwrap();
+    }
+}

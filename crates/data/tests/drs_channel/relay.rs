@@ -1,0 +1,95 @@
+//! A listener between the two ends of a DRS channel, which passes on what they say and keeps it.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use data::drs::DrsEndpoint;
+
+use crate::ends::HERE;
+
+/// Words said on one connection.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct RelayedDialogue {
+    /// By the end that connected.
+    pub(crate) there: String,
+    /// By the end that listens.
+    pub(crate) back: String,
+}
+
+/// Stands between a listening endpoint and the connecting one that it makes.
+pub(crate) struct DrsRelay {
+    /// Connects to the tap and takes it for the other end.
+    pub(crate) endpoint: Arc<DrsEndpoint>,
+    dialogues: Arc<Mutex<Vec<RelayedDialogue>>>,
+    cut: Option<usize>,
+}
+
+impl DrsRelay {
+    /// `cut`: hangs up on both when the listening end has said so many lines.
+    pub(crate) fn new(to: &DrsEndpoint, cut: Option<usize>) -> Self {
+        let listener = TcpListener::bind((HERE, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let endpoint = Arc::new(DrsEndpoint::connect(address, to.address().nonce));
+        let dialogues = Arc::new(Mutex::new(Vec::new()));
+        let tap = Self {
+            endpoint,
+            dialogues: Arc::clone(&dialogues),
+            cut,
+        };
+        let to = to.address().socket;
+        // Ends with the test's process.
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                relay(connection.unwrap(), to, cut, &dialogues);
+            }
+        });
+        tap
+    }
+
+    /// Words said so far, a connection each.
+    pub(crate) fn dialogues(&self) -> Vec<RelayedDialogue> {
+        self.dialogues.lock().unwrap().clone()
+    }
+
+    /// Whether it has hung up on a dialogue.
+    pub(crate) fn was_cut(&self) -> bool {
+        let dialogues = self.dialogues();
+        dialogues.iter().any(|one| is_cut(one, self.cut))
+    }
+}
+
+fn is_cut(one: &RelayedDialogue, cut: Option<usize>) -> bool {
+    cut.is_some_and(|lines| one.back.matches('\n').count() >= lines)
+}
+
+fn relay(
+    connecting: TcpStream,
+    to: SocketAddr,
+    cut: Option<usize>,
+    dialogues: &Arc<Mutex<Vec<RelayedDialogue>>>,
+) {
+    let listening = TcpStream::connect(to).unwrap();
+    let number = dialogues.lock().unwrap().len();
+    dialogues.lock().unwrap().push(RelayedDialogue::default());
+    let pass = |mut from: TcpStream, mut to: TcpStream, back: bool| {
+        let dialogues = Arc::clone(dialogues);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                let mut dialogues = dialogues.lock().unwrap();
+                let one = &mut dialogues[number];
+                let text = if back { &mut one.back } else { &mut one.there };
+                text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+                if is_cut(one, cut) || to.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            }
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    };
+    let again = |stream: &TcpStream| stream.try_clone().unwrap();
+    pass(again(&connecting), again(&listening), false);
+    pass(listening, connecting, true);
+}

@@ -1,0 +1,51 @@
+//! Environment that the command finds.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::exec::{HOSTS_VARIABLE, PROGRAM_VARIABLE};
+use crate::LabError;
+use crate::topology::{self, Topology};
+
+/// A lab inside a lab would wait for itself, or disturb itself.
+///
+/// # Errors
+/// [`LabError::Busy`]: this process is part of a lab.
+pub(super) fn refuse_nesting() -> Result<(), LabError> {
+    match std::env::var_os(HOSTS_VARIABLE) {
+        Some(_) => Err(LabError::Busy(format!(
+            "this is inside a lab already ({HOSTS_VARIABLE} is set): a topology file can have more hosts"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// This program's own file, as `lab exec` and the command are to find it.
+///
+/// # Errors
+/// [`LabError::NotFound`]: it was removed or replaced meanwhile.
+pub(super) fn own_executable() -> Result<PathBuf, LabError> {
+    let path = std::env::current_exe()
+        .map_err(|e| LabError::system("cannot find this program's own file", e))?;
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(LabError::NotFound(format!(
+            "{}: no such program",
+            path.display()
+        )))
+    }
+}
+
+/// `LAB_A` and so on, and what `lab exec` needs.
+pub(super) fn variables(topology: &Topology, program: &Path) -> Vec<(String, OsString)> {
+    let mut variables: Vec<(String, OsString)> = Vec::new();
+    for (index, host) in topology.hosts.iter().enumerate() {
+        let address = Topology::address(index).to_string();
+        variables.push((topology::address_variable(host), address.into()));
+    }
+    let names: Vec<&str> = topology.hosts.iter().map(|h| h.name.as_str()).collect();
+    variables.push((HOSTS_VARIABLE.to_owned(), names.join(" ").into()));
+    variables.push((PROGRAM_VARIABLE.to_owned(), program.into()));
+    variables
+}

@@ -1,0 +1,51 @@
+//! Kernel settings and congestion controls, as files and options name them.
+
+use super::error::TopologyError;
+
+/// Longest name of a congestion control, `TCP_CA_NAME_MAX` of Linux less the final zero.
+const LONGEST_CONGESTION: usize = 15;
+
+/// A `net.*` setting.
+pub(super) fn parse_sysctl(key: &str, value: &str) -> Result<(String, String), TopologyError> {
+    let part_is_fine = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    };
+    let shown = key.escape_debug();
+    if !key.starts_with("net.") || !key.split('.').all(part_is_fine) {
+        return Err(TopologyError::new(format!(
+            "'{shown}' is no network setting; write it like net.ipv4.tcp_rmem"
+        )));
+    }
+    let value = value.trim();
+    if value.is_empty() || value.len() > 1024 || value.chars().any(char::is_control) {
+        return Err(TopologyError::new(format!(
+            "{shown}: the value must be one line of text"
+        )));
+    }
+    Ok((key.into(), value.into()))
+}
+
+/// The name of a congestion control.
+pub(super) fn parse_congestion_control(name: &str) -> Result<String, TopologyError> {
+    let letters = name
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if letters && (1..=LONGEST_CONGESTION).contains(&name.len()) {
+        return Ok(name.into());
+    }
+    Err(TopologyError::new(format!(
+        "cc: '{}' is not the name of a congestion control; write it like cubic",
+        name.escape_debug()
+    )))
+}
+
+/// Sets a setting that may be set already.
+pub(super) fn insert_or_replace(settings: &mut Vec<(String, String)>, key: String, value: String) {
+    match settings.iter_mut().find(|(there, _)| *there == key) {
+        Some((_, old)) => *old = value,
+        None => settings.push((key, value)),
+    }
+}

@@ -1,0 +1,401 @@
+//! The target of a request: an `http:` or `https:` URL (RFC 9110 §4.2), and where redirects lead (§10.2.2).
+
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+
+/// Longest URL that a redirect may lead to, bytes.
+const LONGEST: usize = 8192;
+
+/// A URL without credentials.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct HttpUrl {
+    /// `https:`
+    pub secure: bool,
+    /// Name or address, without brackets.
+    pub host: String,
+    /// Never 0.
+    pub port: u16,
+    /// Percent-encoded, begins with `/`.
+    path: String,
+    /// The query behind the `?`, as it is to be sent.
+    query: Option<String>,
+}
+
+/// Why a redirect cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RedirectError {
+    /// Not a URL that could be asked for.
+    #[error("its Location field is no http: or https: URL")]
+    Malformed,
+    /// From `https:` to `http:`.
+    #[error("it leads from https: to http:, where anybody on the way could change the file")]
+    Insecure,
+}
+
+impl HttpUrl {
+    /// Of a path in plain bytes, and a query as it is to be sent.
+    pub fn new(secure: bool, host: &str, port: u16, path: &[u8], query: Option<&str>) -> Self {
+        let mut encoded = String::with_capacity(path.len() + 1);
+        if path.first() != Some(&b'/') {
+            encoded.push('/');
+        }
+        encode_path(path, &mut encoded);
+        Self {
+            secure,
+            host: host.to_owned(),
+            port,
+            path: encoded,
+            query: query.map(encode_forbidden),
+        }
+    }
+
+    /// The same server and query, another path.
+    pub fn with_path(&self, path: &[u8]) -> Self {
+        let query = self.query.as_deref();
+        Self::new(self.secure, &self.host, self.port, path, query)
+    }
+
+    /// The whole URL, to be sent; not for people, as the query may be a secret.
+    pub fn uri(&self) -> String {
+        let query = self.query.as_deref();
+        let mark = if query.is_some() { "?" } else { "" };
+        format!(
+            "{}{}{mark}{}",
+            self.origin(),
+            self.path,
+            query.unwrap_or("")
+        )
+    }
+
+    /// `scheme://host[:port]`
+    pub fn origin(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority())
+    }
+
+    /// `host[:port]`
+    pub fn authority(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        match self.port == default_port(self.secure) {
+            true => host,
+            false => format!("{host}:{}", self.port),
+        }
+    }
+
+    /// Whether credentials for one are for the other as well (RFC 6454 §4).
+    pub fn is_same_origin(&self, other: &Self) -> bool {
+        self.secure == other.secure
+            && self.port == other.port
+            && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// The path's parts between slashes, decoded; the last is empty if it ends in a slash.
+    pub fn segments(&self) -> Vec<Vec<u8>> {
+        path_segments(&self.path)
+    }
+
+    /// Whether the path ends in a slash.
+    pub fn has_trailing_slash(&self) -> bool {
+        self.path.ends_with('/')
+    }
+
+    /// Where a Location field leads (RFC 3986 §5.2). Credentials in it are left out, and so is a
+    /// fragment.
+    ///
+    /// # Errors
+    /// It is no URL, or one that must not be followed.
+    pub fn resolve_redirect(&self, location: &str) -> Result<Self, RedirectError> {
+        if location.len() > LONGEST {
+            return Err(RedirectError::Malformed);
+        }
+        let location = location.split('#').next().unwrap_or_default().trim();
+        let (reference, query) = match location.split_once('?') {
+            Some((reference, query)) => (reference, Some(encode_forbidden(query))),
+            None => (location, None),
+        };
+        let next = match split_scheme(reference) {
+            Some((name, rest)) => {
+                let secure = match name.to_ascii_lowercase().as_str() {
+                    "https" => true,
+                    "http" => false,
+                    _ => return Err(RedirectError::Malformed),
+                };
+                let rest = rest.strip_prefix("//").ok_or(RedirectError::Malformed)?;
+                Self::parse_authority(secure, rest, query)?
+            }
+            None => match reference.strip_prefix("//") {
+                Some(rest) => Self::parse_authority(self.secure, rest, query)?,
+                None => self.resolve_relative(reference, query),
+            },
+        };
+        match self.secure && !next.secure {
+            true => Err(RedirectError::Insecure),
+            false => Ok(next),
+        }
+    }
+
+    fn parse_authority(
+        secure: bool,
+        rest: &str,
+        query: Option<String>,
+    ) -> Result<Self, RedirectError> {
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let authority = authority.rsplit('@').next().unwrap_or_default();
+        let (host, port) = parse_host_and_port(authority).ok_or(RedirectError::Malformed)?;
+        Ok(Self {
+            secure,
+            host: host.to_owned(),
+            port: port.unwrap_or(default_port(secure)),
+            path: remove_dot_segments(&encode_forbidden(path)),
+            query,
+        })
+    }
+
+    fn resolve_relative(&self, reference: &str, query: Option<String>) -> Self {
+        let reference = encode_forbidden(reference);
+        let (path, query) = match reference.as_str() {
+            "" => (self.path.clone(), query.or_else(|| self.query.clone())),
+            path if path.starts_with('/') => (remove_dot_segments(path), query),
+            path => {
+                let above = self.path.rfind('/').map_or("", |at| &self.path[..=at]);
+                (remove_dot_segments(&format!("{above}{path}")), query)
+            }
+        };
+        Self {
+            path,
+            query,
+            ..self.clone()
+        }
+    }
+}
+
+/// For people: the query is `...`.
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let query = if self.query.is_some() { "?..." } else { "" };
+        write!(f, "{}{}{query}", self.origin(), self.path)
+    }
+}
+
+impl fmt::Debug for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({self})")
+    }
+}
+
+const fn default_port(secure: bool) -> u16 {
+    if secure { 443 } else { 80 }
+}
+
+/// The name before the first colon, if it is a scheme (RFC 3986 §3.1), and what follows.
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.split_once(':')?;
+    let mut letters = name.bytes();
+    let valid = letters.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && letters.all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    valid.then_some((name, rest))
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port`.
+fn parse_host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let (host, after) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (host, after)
+        }
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~:".contains(&b);
+    if host.is_empty() || !host.bytes().all(plain) {
+        return None;
+    }
+    match after {
+        "" | ":" => Some((host, None)),
+        _ => {
+            let port = super::content_range::parse_number(after.strip_prefix(':')?)?;
+            let port = u16::try_from(port).ok().filter(|port| *port != 0);
+            port.map(|port| (host, Some(port)))
+        }
+    }
+}
+
+/// A path without `.` and `..` (RFC 3986 §5.2.4); begins with `/`.
+fn remove_dot_segments(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut parts = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        match part {
+            "." | ".." => {
+                if part == ".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            part => kept.push(part),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// The parts of a percent-encoded path, decoded.
+pub(super) fn path_segments(path: &str) -> Vec<Vec<u8>> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let parts = path.split('/');
+    parts
+        .map(|part| percent_decode_str(part).collect())
+        .collect()
+}
+
+/// Writes path bytes so that they can be sent (RFC 3986 §3.3).
+fn encode_path(path: &[u8], out: &mut String) {
+    for &b in path {
+        if b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&b) {
+            out.push(char::from(b));
+        } else {
+            push_encoded(b, out);
+        }
+    }
+}
+
+/// A text that is encoded already, but for bytes that must not be in a URL and that servers send all the same.
+fn encode_forbidden(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for b in text.bytes() {
+        if b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b) {
+            out.push(char::from(b));
+        } else {
+            push_encoded(b, &mut out);
+        }
+    }
+    out
+}
+
+fn push_encoded(b: u8, out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.push('%');
+    for nibble in [b >> 4, b & 15] {
+        out.push(char::from(DIGITS[usize::from(nibble)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &[u8], query: Option<&str>) -> HttpUrl {
+        HttpUrl::new(true, "data.example", 443, path, query)
+    }
+
+    #[test]
+    fn paths_are_encoded_and_queries_sent_as_they_are() {
+        let url = target("/a b/ü%?#/x+y".as_bytes(), Some("X-Sig=a%2Fb&c=d"));
+        let sent = "https://data.example/a%20b/%C3%BC%25%3F%23/x+y?X-Sig=a%2Fb&c=d";
+        assert_eq!(url.uri(), sent);
+        assert_eq!(url.segments().concat(), "a bü%?#x+y".as_bytes());
+        assert_eq!(
+            url.with_path(b"/z/").uri(),
+            "https://data.example/z/?X-Sig=a%2Fb&c=d"
+        );
+        let v6 = HttpUrl::new(false, "::1", 8080, b"f", None);
+        assert_eq!(v6.uri(), "http://[::1]:8080/f");
+    }
+
+    #[test]
+    fn a_query_is_never_shown() {
+        let url = target(b"/f", Some("X-Sig=secret"));
+        for shown in [url.to_string(), format!("{url:?}")] {
+            assert!(
+                shown.contains("/f?...") && !shown.contains("secret"),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn redirects_lead_where_rfc_3986_says() {
+        let from = target(b"/a/b/f", Some("q"));
+        for (location, to) in [
+            ("https://other.example/x?y#z", "https://other.example/x?y"),
+            (
+                "HTTPS://user:pw@other.example:8443",
+                "https://other.example:8443/",
+            ),
+            ("//cdn.example/x", "https://cdn.example/x"),
+            ("/root?k=v", "https://data.example/root?k=v"),
+            ("g", "https://data.example/a/b/g"),
+            ("../g/./h/..", "https://data.example/a/g/"),
+            ("../../../../g", "https://data.example/g"),
+            ("./", "https://data.example/a/b/"),
+            ("?p", "https://data.example/a/b/f?p"),
+            ("", "https://data.example/a/b/f?q"),
+            ("/with space/ü", "https://data.example/with%20space/%C3%BC"),
+            (
+                "/already%20encoded",
+                "https://data.example/already%20encoded",
+            ),
+            ("https://[2001:db8::1]:81/", "https://[2001:db8::1]:81/"),
+            ("dir/a:b", "https://data.example/a/b/dir/a:b"),
+        ] {
+            let next = from.resolve_redirect(location).map(|t| t.uri());
+            assert_eq!(next.as_deref(), Ok(to), "{location}");
+        }
+    }
+
+    #[test]
+    fn some_redirects_are_not_followed() {
+        let from = target(b"/f", None);
+        assert_eq!(
+            from.resolve_redirect("http://data.example/f"),
+            Err(RedirectError::Insecure)
+        );
+        let long = format!("/{}", "x".repeat(LONGEST));
+        for location in [
+            "ftp://data.example/f",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "https:/one-slash",
+            "https://",
+            "https:///f",
+            "https://host:0/",
+            "https://host:99999/",
+            "https://ho st/",
+            "https://[zz]/",
+            long.as_str(),
+        ] {
+            assert_eq!(
+                from.resolve_redirect(location),
+                Err(RedirectError::Malformed),
+                "{location}"
+            );
+        }
+        let clear = HttpUrl::new(false, "data.example", 80, b"/f", None);
+        assert!(clear.resolve_redirect("http://other.example/").is_ok());
+        assert!(
+            clear
+                .resolve_redirect("https://other.example/")
+                .unwrap()
+                .secure
+        );
+    }
+
+    #[test]
+    fn credentials_are_for_one_origin() {
+        let one = target(b"/f", None);
+        assert!(one.is_same_origin(&HttpUrl::new(true, "DATA.example", 443, b"/", None)));
+        for other in [
+            HttpUrl::new(false, "data.example", 443, b"/", None),
+            HttpUrl::new(true, "data.example", 8443, b"/", None),
+            HttpUrl::new(true, "data.example.net", 443, b"/", None),
+        ] {
+            assert!(!one.is_same_origin(&other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A server in this process, on a port of its own, with a root of its own.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use proto::path::VPath;
+use proto::server::AccountRights;
+use server::config::{Anonymous, ServerConfig};
+use server::users::{self, UserAccount};
+use server::{ServeError, ShutdownHandle};
+use tempfile::TempDir;
+use units::splitmix;
+
+use crate::client::ControlClient;
+
+/// The user that [`InProcessServer::users`] makes.
+pub(crate) const USER: &str = "ann";
+/// Her password.
+pub(crate) const PASSWORD: &str = "correct horse";
+
+pub(crate) struct InProcessServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) scratch: TempDir,
+    shutdown: ShutdownHandle,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl InProcessServer {
+    /// Anonymous sessions may write.
+    pub(crate) fn start() -> Self {
+        Self::with_config(|_| {})
+    }
+
+    /// On `::1`.
+    pub(crate) fn on_v6() -> Self {
+        Self::with_config(|config| config.listen = (Ipv6Addr::LOCALHOST, 0).into())
+    }
+
+    /// With settings changed.
+    pub(crate) fn with_config(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let mut config = ServerConfig {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            root,
+            anonymous: Some(Anonymous::Rw),
+            ..ServerConfig::default()
+        };
+        config.transfer.stall = Duration::from_secs(60);
+        change(&mut config);
+        if config.users.is_some() {
+            let users = scratch.path().join("users");
+            add_user(&users);
+            config.users = Some(users);
+        }
+        let (address, shutdown, thread) = crate::serving::start_server(config);
+        Self {
+            address,
+            scratch,
+            shutdown,
+            thread: Some(thread),
+        }
+    }
+
+    /// Anonymous sessions read; [`USER`] writes and may use third hosts.
+    pub(crate) fn with_users() -> Self {
+        Self::with_config(|config| {
+            config.anonymous = Some(Anonymous::Ro);
+            config.users = Some(PathBuf::from("to be made"));
+        })
+    }
+
+    /// A connected client that was greeted.
+    pub(crate) fn connect(&self) -> ControlClient {
+        ControlClient::connect(self.address)
+    }
+
+    /// A client logged in as anonymous, TYPE I.
+    pub(crate) fn anonymous_client(&self) -> ControlClient {
+        let mut client = self.connect();
+        client.log_in("anonymous", "test@");
+        client.expect_reply("TYPE I", 200);
+        client
+    }
+
+    /// A client logged in as [`USER`], TYPE I.
+    pub(crate) fn user_client(&self) -> ControlClient {
+        let mut client = self.connect();
+        client.log_in(USER, PASSWORD);
+        client.expect_reply("TYPE I", 200);
+        client
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join("root").join(name)
+    }
+
+    /// Puts a file of `size` bytes in the root.
+    pub(crate) fn create_file(&self, name: &str, size: usize) -> Vec<u8> {
+        let bytes = test_bytes(size);
+        fs::write(self.path(name), &bytes).unwrap();
+        bytes
+    }
+
+    pub(crate) fn read_file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// Asks to stop; does not wait.
+    pub(crate) fn request_stop(&self) {
+        self.shutdown.request();
+    }
+
+    /// Waits for the end of the server.
+    pub(crate) fn wait_for_end(mut self) -> Result<(), ServeError> {
+        let thread = self.thread.take().unwrap();
+        eventually("the server ends", || thread.is_finished());
+        thread.join().unwrap()
+    }
+
+    pub(crate) fn ip(&self) -> IpAddr {
+        self.address.ip()
+    }
+}
+
+impl Drop for InProcessServer {
+    fn drop(&mut self) {
+        self.shutdown.request();
+        self.shutdown.request();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !std::thread::panicking() {
+                ended.unwrap().unwrap();
+            }
+        }
+    }
+}
+
+fn add_user(file: &std::path::Path) {
+    let account = UserAccount {
+        name: USER.to_owned(),
+        root: None,
+        rights: AccountRights {
+            write: true,
+            third_party: true,
+        },
+        home: VPath::root(),
+    };
+    users::add(file, &account, PASSWORD.as_bytes()).unwrap();
+}
+
+/// Bytes in which every misplaced block shows.
+pub(crate) fn test_bytes(size: usize) -> Vec<u8> {
+    splitmix::bytes(1, size)
+}
+
+/// Waits until something holds: longer than it takes on however busy a machine.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,470 @@
+//! Who owns a file that is being stored: two sessions and one name. At most one of two living uploads
+//! is told success, and what it stored is what is there.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use proto::eblock::BlockHeader;
+use socket2::SockRef;
+
+use crate::client::{ControlClient, ReceivedReply};
+use crate::data_port;
+use crate::in_process_server::{InProcessServer, PASSWORD, USER, eventually, test_bytes};
+
+/// More than both ends' socket buffers hold is not needed: the owner shows that it lives.
+const PART: usize = 100_000;
+
+/// Begins a store and sends a part, which is in the file when this returns.
+fn begin(
+    server: &InProcessServer,
+    client: &mut ControlClient,
+    command: &str,
+    part: &[u8],
+) -> TcpStream {
+    let name = command.rsplit(' ').next().unwrap();
+    let before = std::fs::metadata(server.path(name)).map_or(0, |meta| meta.len());
+    let appended = if command.starts_with("APPE") {
+        before
+    } else {
+        0
+    };
+    let address = client.pasv();
+    client.send(command);
+    let mut data = data_port::connect(address);
+    client.expect_code(150);
+    data.write_all(part).unwrap();
+    eventually("the part is stored", || {
+        let length = std::fs::metadata(server.path(name)).map(|meta| meta.len());
+        length.is_ok_and(|length| length == appended + part.len() as u64)
+    });
+    data
+}
+
+fn refused(reply: &ReceivedReply, name: &str) {
+    assert_eq!(reply.code, 450, "{reply:?}");
+    assert_eq!(
+        reply.text,
+        format!("/{name}: another upload is writing this file.")
+    );
+}
+
+/// A server with anonymous writers and one user.
+fn open_server() -> InProcessServer {
+    InProcessServer::with_config(|config| {
+        config.users = Some("to be made".into());
+        config.transfer.stall = Duration::from_secs(60);
+    })
+}
+
+/// Sends bytes now and then until the newcomer has its answer.
+fn answer_beside(newcomer: &mut ControlClient, owner: &mut TcpStream) -> (ReceivedReply, usize) {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            let mut sent = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                owner.write_all(b".").unwrap();
+                sent += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            sent
+        });
+        let reply = newcomer.read_reply();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        (reply, owner.join().unwrap())
+    })
+}
+
+#[test]
+fn a_second_store_by_another_account_is_refused_at_once() {
+    let server = open_server();
+    let (mut first, mut second) = (server.user_client(), server.anonymous_client());
+    let part = test_bytes(PART);
+    for command in ["STOR up", "APPE up", "ESTO A 50 up"] {
+        let data = begin(&server, &mut first, "STOR up", &part);
+        second.pasv();
+        refused(&second.command(command), "up");
+        second.expect_reply("REST 10", 350);
+        refused(&second.command("STOR up"), "up");
+        refused(&second.command("SITE TRNC 5 up"), "up");
+        drop(data);
+        first.expect_code(226);
+        assert!(server.read_file("up") == part);
+    }
+    // The refusal left the address as it was.
+    let address = second.pasv();
+    let data = begin(&server, &mut first, "STOR up", &part);
+    refused(&second.command("STOR up"), "up");
+    second.send("STOR else");
+    data_port::send_and_close(data_port::connect(address), b"other");
+    second.expect_code(150);
+    second.expect_code(226);
+    drop(data);
+    first.expect_code(226);
+}
+
+#[test]
+fn of_two_living_stores_of_one_account_the_second_is_refused() {
+    let server = InProcessServer::start();
+    let (mut first, mut second) = (server.anonymous_client(), server.anonymous_client());
+    for (command, later) in [
+        ("STOR up", "STOR up"),
+        ("APPE up", "APPE up"),
+        ("STOR up", "ESTO A 0 up"),
+    ] {
+        let before = match command {
+            "APPE up" => server.read_file("up"),
+            _ => Vec::new(),
+        };
+        let part = test_bytes(PART);
+        let mut data = begin(&server, &mut first, command, &part);
+        second.pasv();
+        second.send(later);
+        let (reply, dots) = answer_beside(&mut second, &mut data);
+        refused(&reply, "up");
+        drop(data);
+        first.expect_code(226);
+        let expected = [before, part, vec![b'.'; dots]].concat();
+        assert!(server.read_file("up") == expected);
+    }
+}
+
+#[test]
+fn a_store_beside_a_store_of_ranges_is_refused() {
+    let server = open_server();
+    let (mut first, mut second) = (server.user_client(), server.anonymous_client());
+    let data = begin(&server, &mut first, "ESTO A 0 up", b"range");
+    second.pasv();
+    for command in ["STOR up", "APPE up"] {
+        refused(&second.command(command), "up");
+    }
+    drop(data);
+    first.expect_code(226);
+    assert_eq!(server.read_file("up"), b"range");
+}
+
+#[test]
+fn ranges_are_stored_side_by_side() {
+    let server = open_server();
+    let bytes = test_bytes(200_000);
+    let mut sessions = [
+        server.user_client(),
+        server.anonymous_client(),
+        server.anonymous_client(),
+    ];
+    let (half, rest) = bytes.split_at(100_000);
+    let data = begin(&server, &mut sessions[0], "ESTO A 0 up", &half[..50_000]);
+    for (client, offset) in sessions[1..].iter_mut().zip([100_000, 150_000]) {
+        client.expect_reply("MODE E", 200);
+        let address = client.pasv();
+        client.send(&format!("ESTO A {offset} up"));
+        let mut stream = data_port::connect(address);
+        let from = offset - 100_000;
+        data_port::send_block(&mut stream, 0, &rest[from..from + 50_000]);
+        data_port::send_header(&mut stream, BlockHeader::eof(1, true));
+        client.expect_code_after_markers(150);
+        client.expect_code_after_markers(226);
+    }
+    let mut data = data;
+    data.write_all(&half[50_000..]).unwrap();
+    drop(data);
+    sessions[0].expect_code(226);
+    assert!(server.read_file("up") == bytes);
+}
+
+#[test]
+fn a_unique_store_is_nobodys_rival() {
+    let server = InProcessServer::start();
+    let (mut first, mut second) = (server.anonymous_client(), server.anonymous_client());
+    let data = begin(&server, &mut first, "STOR up", b"first");
+    let address = second.pasv();
+    second.send("STOU up");
+    data_port::send_and_close(data_port::connect(address), b"second");
+    let name = second.expect_code(150).text;
+    assert!(name.ends_with("up.1"), "{name}");
+    second.expect_code(226);
+    drop(data);
+    first.expect_code(226);
+    assert_eq!(
+        (server.read_file("up"), server.read_file("up.1")),
+        (b"first".into(), b"second".into())
+    );
+}
+
+#[test]
+fn a_client_that_comes_back_takes_over_from_its_dead_session() {
+    let server = open_server();
+    for user in [false, true] {
+        let session = || {
+            if user {
+                server.user_client()
+            } else {
+                server.anonymous_client()
+            }
+        };
+        // The network broke: the old session sees no end, and nothing more comes.
+        let mut dead = session();
+        let silent = begin(&server, &mut dead, "STOR up", &test_bytes(PART));
+        let mut back = session();
+        let size = back.expect_reply("SIZE up", 213).text;
+        let address = back.pasv();
+        back.expect_reply(&format!("REST {size}"), 350);
+        back.send("STOR up");
+        data_port::send_and_close(data_port::connect(address), b"the rest");
+        back.expect_code(150);
+        back.expect_code(226);
+        let reply = dead.expect_code(426);
+        assert_eq!(reply.text, "/up: another upload took this file over.");
+        drop(silent);
+        dead.expect_reply("NOOP", 200);
+        assert!(server.read_file("up") == [test_bytes(PART), b"the rest".to_vec()].concat());
+    }
+}
+
+#[test]
+fn a_session_whose_client_is_gone_locks_nobody_out() {
+    let server = open_server();
+    let mut dead = server.user_client();
+    let _data = begin(&server, &mut dead, "STOR up", &test_bytes(PART));
+    let mut back = server.anonymous_client();
+    let address = back.pasv();
+    drop(dead);
+    back.send("STOR up");
+    data_port::send_and_close(data_port::connect(address), b"all of it");
+    back.expect_code(150);
+    back.expect_code(226);
+    assert_eq!(server.read_file("up"), b"all of it");
+}
+
+#[test]
+fn abor_ends_the_wait_for_a_file() {
+    let server = InProcessServer::start();
+    let (mut first, mut second) = (server.anonymous_client(), server.anonymous_client());
+    let data = begin(&server, &mut first, "STOR up", b"first");
+    second.pasv();
+    second.send_bytes("STOR up\r\nABOR\r\n");
+    second.expect_code(426);
+    second.expect_code(226);
+    drop(data);
+    first.expect_code(226);
+    assert_eq!(server.read_file("up"), b"first");
+}
+
+#[test]
+fn a_store_whose_name_is_taken_away_is_not_told_success() {
+    let server = InProcessServer::start();
+    let (mut first, mut second) = (server.anonymous_client(), server.anonymous_client());
+    for deletes in [true, false] {
+        let data = begin(&server, &mut first, "STOR up", b"first");
+        if deletes {
+            second.expect_reply("DELE up", 250);
+        } else {
+            // By another program: a session is refused.
+            std::fs::rename(server.path("up"), server.path("other")).unwrap();
+        }
+        drop(data);
+        let reply = first.expect_code(451);
+        assert!(
+            reply.text.contains("was replaced while it was stored"),
+            "{reply:?}"
+        );
+    }
+}
+
+/// Stores a whole file.
+fn stored(client: &mut ControlClient, name: &str, content: &[u8]) {
+    let address = client.pasv();
+    client.send(&format!("STOR {name}"));
+    data_port::send_and_close(data_port::connect(address), content);
+    client.expect_code(150);
+    client.expect_code(226);
+}
+
+#[test]
+fn what_another_session_has_stored_over_an_upload_is_not_renamed_by_the_first_one() {
+    let server = open_server();
+    let (mut first, mut second) = (server.anonymous_client(), server.user_client());
+    stored(&mut first, "up", b"first");
+    stored(&mut second, "up", b"second");
+    first.expect_reply("RNFR up", 350);
+    refused(&first.command("RNTO final"), "final");
+    second.expect_reply("MFMT 20200101000000 up", 213);
+    second.expect_reply("SITE CHMOD 600 up", 250);
+    second.expect_reply("RNFR up", 350);
+    second.expect_reply("RNTO final", 250);
+    second.expect_reply("RNFR final", 350);
+    second.expect_reply("RNTO again", 250);
+    assert_eq!(server.read_file("again"), b"second");
+    // A file that this session has not stored is anybody's to rename.
+    server.create_file("f", 10);
+    first.expect_reply("RNFR f", 350);
+    first.expect_reply("RNTO moved", 250);
+}
+
+/// Lines that a client sent before it went away: the server is busy with the first when it learns
+/// of its end, so that it comes to the store when the client is certainly gone.
+#[test]
+fn a_stale_store_changes_nothing() {
+    let server = InProcessServer::start();
+    let old = server.create_file("victim", 1000);
+    std::fs::File::create(server.path("huge"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    for command in ["STOR victim", "APPE victim", "ESTO A 0 victim", "STOR new"] {
+        let mut client = server.anonymous_client();
+        client.send_bytes(format!("CKSM MD5 0 -1 huge\r\nPASV\r\n{command}\r\n"));
+        // The checksum is under way: it can be asked about.
+        client.send("STAT");
+        client.expect_code(213);
+        drop(client);
+    }
+    // The sessions end by themselves, and hold nothing.
+    let mut client = server.anonymous_client();
+    let address = client.pasv();
+    client.send("APPE victim");
+    data_port::send_and_close(data_port::connect(address), b"x");
+    client.expect_code(150);
+    client.expect_code(226);
+    assert!(server.read_file("victim") == [old, b"x".to_vec()].concat());
+    eventually("what was made for nothing is gone", || {
+        !server.path("new").exists()
+    });
+}
+
+#[test]
+fn a_store_that_nobody_sends_to_keeps_the_old_file() {
+    let server =
+        InProcessServer::with_config(|config| config.transfer.stall = Duration::from_millis(300));
+    let old = server.create_file("f", 1000);
+    for name in ["f", "new"] {
+        let mut client = server.anonymous_client();
+        client.pasv();
+        client.send(&format!("STOR {name}"));
+        client.expect_code(150);
+        client.expect_code(425);
+        // In MODE E, a connection that ends without an end mark.
+        client.expect_reply("MODE E", 200);
+        let address = client.pasv();
+        client.send(&format!("STOR {name}"));
+        drop(data_port::connect(address));
+        client.expect_code_after_markers(150);
+        client.expect_code_after_markers(425);
+    }
+    assert!(server.read_file("f") == old);
+    assert!(!server.path("new").exists());
+}
+
+#[test]
+fn a_store_whose_connection_breaks_without_a_byte_keeps_the_old_file() {
+    // The server waits so long for somebody else to connect.
+    let server =
+        InProcessServer::with_config(|config| config.transfer.stall = Duration::from_secs(1));
+    let old = server.create_file("f", 1000);
+    for name in ["f", "new"] {
+        let mut client = server.anonymous_client();
+        // Before the command: how long the server waits for a connection is the stall limit, too.
+        let data = data_port::connect(client.pasv());
+        client.send(&format!("STOR {name}"));
+        client.expect_code(150);
+        SockRef::from(&data)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+        drop(data);
+        let reply = client.read_reply();
+        assert!(matches!(reply.code, 425 | 426), "{reply:?}");
+    }
+    assert!(server.read_file("f") == old);
+    assert!(!server.path("new").exists());
+}
+
+#[test]
+fn an_empty_file_is_stored_in_both_modes() {
+    let server = InProcessServer::start();
+    server.create_file("f", 1000);
+    let mut client = server.anonymous_client();
+    let address = client.pasv();
+    client.send("STOR f");
+    drop(data_port::connect(address));
+    client.expect_code(150);
+    client.expect_code(226);
+    assert_eq!(server.read_file("f"), b"");
+    client.expect_reply("MODE E", 200);
+    for name in ["f", "new"] {
+        let address = client.pasv();
+        client.send(&format!("STOR {name}"));
+        let mut data = data_port::connect(address);
+        data_port::send_header(&mut data, BlockHeader::eof(1, true));
+        client.expect_code_after_markers(150);
+        client.expect_code_after_markers(226);
+        assert_eq!(server.read_file(name), b"");
+    }
+}
+
+#[test]
+fn an_owner_logs_in_and_stores_as_before() {
+    // The same account may store two names at once.
+    let server = open_server();
+    let (mut first, mut second) = (server.user_client(), server.connect());
+    second.log_in(USER, PASSWORD);
+    let one = begin(&server, &mut first, "STOR one", b"1");
+    let two = begin(&server, &mut second, "STOR two", b"2");
+    drop((one, two));
+    first.expect_code(226);
+    second.expect_code(226);
+}
+
+/// Clients of two accounts store one name again and again, each its own bytes.
+#[test]
+fn a_file_is_never_a_mixture_of_two_uploads() {
+    const ROUNDS: usize = 15;
+    let server = open_server();
+    let contents: Vec<_> = (0..4u8)
+        .map(|who| vec![b'a' + who; 40_000 + usize::from(who)])
+        .collect();
+    let succeeded: Vec<usize> = std::thread::scope(|scope| {
+        let clients: Vec<_> = contents
+            .iter()
+            .enumerate()
+            .map(|(who, content)| {
+                let mut client = if who % 2 == 0 {
+                    server.user_client()
+                } else {
+                    server.anonymous_client()
+                };
+                scope.spawn(move || (0..ROUNDS).filter(|_| tries(&mut client, content)).count())
+            })
+            .collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .collect()
+    });
+    assert!(succeeded.iter().sum::<usize>() > 0, "{succeeded:?}");
+    let stored = server.read_file("up");
+    assert!(contents.contains(&stored), "{} bytes", stored.len());
+}
+
+/// Stores unless another upload owns the file; whether it was told success.
+fn tries(client: &mut ControlClient, content: &[u8]) -> bool {
+    let address = client.pasv();
+    client.send("STOR up");
+    let mut data = data_port::connect(address);
+    let reply = client.read_reply();
+    if reply.code != 150 {
+        refused(&reply, "up");
+        return false;
+    }
+    for part in content.chunks(10_000) {
+        // Fails when the store was taken over: this thread was not run for the time of a watch.
+        if data.write_all(part).is_err() {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    drop(data);
+    let reply = client.read_reply();
+    assert!(matches!(reply.code, 226 | 426), "{reply:?}");
+    reply.code == 226
+}

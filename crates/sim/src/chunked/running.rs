@@ -1,0 +1,198 @@
+//! A transfer in chunks while it runs.
+
+use std::time::Duration;
+
+use tune::diagnosis::dominant_limiter;
+use tune::streams::chunked::{Chunk, ChunkResult, RttAverage, RttCommands};
+
+use super::{ChunkReport, ChunkedOutcome, ChunkedSpec, InitialPath, per_second};
+use crate::transfer::{SimControlConnection, evidence};
+use crate::world::{
+    FlowId, FlowSpec, FlowStats, PoolId, QueueingDelay, Scenario, Simulation, TrafficSource,
+};
+
+/// A running transfer.
+#[derive(Debug)]
+pub(super) struct RunningChunked {
+    transfer: ChunkedSpec,
+    simulation: Simulation,
+    control: SimControlConnection,
+    rtt: RttAverage,
+    /// How long a command needs to the server.
+    command: Duration,
+    /// Rest of the chunk.
+    pool: PoolId,
+    /// Connections that take part, in the order of opening.
+    open: Vec<FlowId>,
+    /// All that there ever were.
+    flows: Vec<FlowId>,
+    streams_max: u32,
+    /// No chunk has been asked for, bytes.
+    left: u64,
+    began: Duration,
+    queued: QueueingDelay,
+    parts: Vec<ChunkReport>,
+}
+
+impl RunningChunked {
+    /// Opens the control connection and measures the path with it.
+    pub(super) fn begin(transfer: &ChunkedSpec, scenario: &Scenario) -> Self {
+        let mut simulation = Simulation::new(scenario);
+        let mut control = SimControlConnection::open(&mut simulation, transfer.stream);
+        simulation.run_until_done(transfer.deadline, |s| control.answered_commands(s) > 0);
+        let mut rtt = RttAverage::new(transfer.rho);
+        if let Some(sample) = control.sample(&simulation) {
+            rtt.on_sample(sample);
+        }
+        let access = transfer.stream.sender_access.delay + transfer.stream.receiver_access.delay;
+        Self {
+            transfer: *transfer,
+            command: scenario.reverse.delay + access,
+            pool: simulation.add_pool(0, transfer.block),
+            open: Vec::new(),
+            flows: Vec::new(),
+            streams_max: 0,
+            left: transfer.bytes,
+            began: simulation.now(),
+            queued: simulation.queueing_delay(),
+            parts: Vec::new(),
+            simulation,
+            control,
+            rtt,
+        }
+    }
+
+    pub(super) fn start(&self) -> InitialPath {
+        InitialPath {
+            window: self.window(),
+            rtt: self.rtt.average().unwrap_or_default(),
+        }
+    }
+
+    /// There is more to transfer, and time.
+    pub(super) fn has_work(&self) -> bool {
+        self.left > 0 && self.simulation.now() < self.transfer.deadline
+    }
+
+    /// Transfers a chunk, or what is left of the file; `None`: time was up.
+    pub(super) fn transfer(&mut self, chunk: Chunk) -> Option<ChunkResult> {
+        if self.transfer.round_trips == RttCommands::BetweenChunks {
+            self.ask_and_wait();
+        }
+        let asked = self.simulation.now();
+        self.run_until(asked + self.command, |_| false);
+        let bytes = chunk.bytes.clamp(1, self.left);
+        let streams = chunk.streams.max(1);
+        self.set_streams(streams);
+        self.simulation.refill(self.pool, bytes);
+        self.left -= bytes;
+        let pool = self.pool;
+        self.run_until(self.transfer.deadline, |simulation| {
+            simulation.pool_delivered_at(pool).is_some()
+        });
+        let time = self.arrived()?.saturating_sub(asked);
+        Some(ChunkResult {
+            streams,
+            bytes,
+            time,
+            window: self.window(),
+            rtt: self.rtt.average().unwrap_or_default(),
+        })
+    }
+
+    /// Keeps a chunk that has arrived.
+    pub(super) fn record_chunk(&mut self, done: &ChunkResult, reason: String, settled: bool) {
+        let queued = self.simulation.queueing_delay();
+        self.parts.push(ChunkReport {
+            at: self.simulation.now().saturating_sub(self.began),
+            streams: done.streams,
+            bytes: done.bytes,
+            time: done.time,
+            rtt: done.rtt,
+            wait: queued.since(&self.queued).mean(),
+            reason,
+            settled,
+        });
+        self.queued = queued;
+    }
+
+    /// Lets time pass until `end` or until `done` says so, which is asked after every event, with
+    /// commands on the way if R is measured while data flows.
+    fn run_until(&mut self, end: Duration, done: impl Fn(&Simulation) -> bool) {
+        let flowing = self.transfer.round_trips == RttCommands::DuringChunks;
+        let tick = self.transfer.tick.max(Duration::from_nanos(1));
+        let mut ended = false;
+        while !ended && self.simulation.now() < end {
+            if flowing {
+                self.control.send_command(&mut self.simulation);
+            }
+            let until = end.min(self.simulation.now() + tick);
+            ended = self.simulation.run_until_done(until, &done);
+            if flowing {
+                self.sample();
+            }
+        }
+    }
+
+    /// A command whose answer is waited for before anything else happens.
+    fn ask_and_wait(&mut self) {
+        let before = self.control.answered_commands(&self.simulation);
+        self.control.send_command(&mut self.simulation);
+        let (give_up, control) = (self.transfer.deadline, &self.control);
+        self.simulation
+            .run_until_done(give_up, |s| control.answered_commands(s) > before);
+        self.sample();
+    }
+
+    fn sample(&mut self) {
+        if let Some(sample) = self.control.sample(&self.simulation) {
+            self.rtt.on_sample(sample);
+        }
+    }
+
+    fn arrived(&self) -> Option<Duration> {
+        self.simulation.pool_delivered_at(self.pool)
+    }
+
+    /// Opens or closes connections until there are so many.
+    fn set_streams(&mut self, streams: u32) {
+        let wanted = streams as usize;
+        for surplus in self.open.drain(wanted.min(self.open.len())..) {
+            self.simulation.stop_flow(surplus);
+        }
+        while self.open.len() < wanted {
+            let flow = self.simulation.add_flow(FlowSpec {
+                source: TrafficSource::Pool(self.pool),
+                start: Duration::ZERO,
+                stop: None,
+                ..self.transfer.stream
+            });
+            self.open.push(flow);
+            self.flows.push(flow);
+        }
+        self.streams_max = self.streams_max.max(streams);
+    }
+
+    fn window(&self) -> u64 {
+        let tcp = &self.transfer.stream.tcp;
+        tcp.send_buffer.min(tcp.receive_buffer)
+    }
+
+    /// How it went until now.
+    pub(super) fn outcome(self) -> ChunkedOutcome {
+        let simulation = &self.simulation;
+        let elapsed = simulation.now().saturating_sub(self.began);
+        let flows: Vec<FlowStats> = self.flows.iter().map(|f| simulation.flow(*f)).collect();
+        let bytes = simulation.pool_delivered(self.pool);
+        let accounts = evidence(&flows, bytes, elapsed, self.streams_max, self.window());
+        ChunkedOutcome {
+            complete: self.left == 0 && self.arrived().is_some(),
+            bytes,
+            elapsed,
+            goodput: per_second(bytes, elapsed),
+            chunks: self.parts,
+            limited_by: dominant_limiter(&accounts),
+            flows,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A simulated transfer that `auto` tunes: it looks at its flows as the data room does, and carries
+//! out what comes back.
+
+use std::time::Duration;
+
+use sim::tcp::TcpConfig;
+use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Simulation, TrafficSource};
+use tune::sample::TcpSample;
+use tune::streams::auto::{
+    AutoLimits, AutoTuner, TransferDecision, TransferSample, TransferSetting,
+};
+
+/// One block of the file, bytes.
+const BLOCK: u64 = 256 << 10;
+
+/// One stream.
+struct AutoStream {
+    flow: FlowId,
+    before: FlowStats,
+    rtt: Duration,
+    /// It ends with its block.
+    closed: bool,
+}
+
+/// A transfer.
+pub(crate) struct AutoTransfer {
+    auto: AutoTuner,
+    pool: PoolId,
+    spec: FlowSpec,
+    streams: Vec<AutoStream>,
+    pace: Option<u64>,
+    /// Bytes that streams which have ended moved.
+    finished_bytes: u64,
+    due: Duration,
+    begun: Duration,
+    pub(crate) decisions: Vec<TransferDecision>,
+}
+
+pub(crate) fn stream_limits(most: u32) -> AutoLimits {
+    AutoLimits {
+        min_streams: 1,
+        max_streams: most,
+        congestion_controls: Vec::new(),
+        may_pace: true,
+    }
+}
+
+impl AutoTransfer {
+    /// Begins now to send `bytes` over `streams` flows like `spec`.
+    pub(crate) fn begin(
+        simulation: &mut Simulation,
+        limits: AutoLimits,
+        streams: u32,
+        bytes: u64,
+        spec: FlowSpec,
+    ) -> Self {
+        let pool = simulation.add_pool(bytes, BLOCK);
+        let mut mover = Self {
+            auto: AutoTuner::new(limits, streams),
+            pool,
+            spec: FlowSpec {
+                tcp: TcpConfig {
+                    handshake: true,
+                    ..spec.tcp
+                },
+                source: TrafficSource::Pool(pool),
+                ..spec
+            },
+            streams: Vec::new(),
+            pace: None,
+            finished_bytes: 0,
+            due: simulation.now(),
+            begun: simulation.now(),
+            decisions: Vec::new(),
+        };
+        mover.set_streams(simulation, streams as usize);
+        mover
+    }
+
+    /// When it wants to look.
+    pub(crate) fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Streams that take blocks.
+    pub(crate) fn open(&self) -> usize {
+        self.streams.iter().filter(|s| !s.closed).count()
+    }
+
+    /// Payload that has arrived, bytes.
+    pub(crate) fn delivered(&self, simulation: &Simulation) -> u64 {
+        simulation.pool_delivered(self.pool)
+    }
+
+    /// Looks, decides, acts.
+    pub(crate) fn tick(&mut self, simulation: &mut Simulation) {
+        let at = simulation.now().saturating_sub(self.begun);
+        let mut looks = Vec::new();
+        let mut moved = self.finished_bytes;
+        self.streams.retain_mut(|stream| {
+            let stats = simulation.flow(stream.flow);
+            if stats.finished.is_some() {
+                self.finished_bytes += stats.sender.acked_bytes;
+            } else {
+                looks.push(stream.sample(at, &stats));
+            }
+            moved += stats.sender.acked_bytes;
+            stats.finished.is_none()
+        });
+        self.share_pace(simulation);
+        let decisions = self.auto.on_sample(&TransferSample {
+            at,
+            bytes_moved: moved,
+            bytes_left: Some(simulation.pool_left(self.pool)),
+            streams: &looks,
+            streams_opening: 0,
+            congestion_control: "cubic",
+            rate_limit: None,
+        });
+        for decision in &decisions {
+            match decision.setting {
+                Some(TransferSetting::Streams(streams)) => {
+                    self.set_streams(simulation, streams as usize);
+                }
+                Some(TransferSetting::PacingRate(pace)) => self.pace = pace,
+                Some(TransferSetting::CongestionControl(_)) | None => {}
+            }
+        }
+        if decisions.iter().any(|d| d.setting.is_some()) {
+            self.share_pace(simulation);
+        }
+        self.decisions.extend(decisions);
+        self.due = simulation.now() + self.auto.next_sample_in();
+    }
+
+    fn set_streams(&mut self, simulation: &mut Simulation, streams: usize) {
+        while self.open() < streams {
+            let spec = FlowSpec {
+                start: simulation.now(),
+                ..self.spec
+            };
+            self.streams.push(AutoStream {
+                flow: simulation.add_flow(spec),
+                before: FlowStats::default(),
+                rtt: Duration::ZERO,
+                closed: false,
+            });
+        }
+        let surplus = self.open() - streams;
+        let newest = self.streams.iter_mut().rev().filter(|s| !s.closed);
+        for stream in newest.take(surplus) {
+            stream.closed = true;
+            simulation.stop_flow(stream.flow);
+        }
+    }
+
+    /// Streams that end still send what they have.
+    fn share_pace(&self, simulation: &mut Simulation) {
+        let open = self.streams.len().max(1) as u64;
+        for stream in &self.streams {
+            simulation.set_pacing(stream.flow, self.pace.map(|pace| pace / open));
+        }
+    }
+}
+
+impl AutoStream {
+    fn sample(&mut self, at: Duration, stats: &FlowStats) -> TcpSample {
+        let mss = 1460;
+        let sender = &stats.sender;
+        if let Some(rtt) = stats.since(&self.before).mean_rtt() {
+            self.rtt = rtt;
+        }
+        self.before = *stats;
+        let sent = (sender.segments - sender.retransmits) * mss;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a window of segments"
+        )]
+        let congestion_window = stats.cwnd as u64 * mss;
+        TcpSample {
+            stream: self.flow as u64,
+            at,
+            bytes: sender.acked_bytes,
+            smoothed_rtt: self.rtt,
+            min_rtt: sender.rtt_min,
+            send_buffer: 64 << 20,
+            send_queue_memory: 1 << 20,
+            unsent: 1 << 20,
+            in_flight: sent.saturating_sub(sender.acked_bytes),
+            cwnd: congestion_window,
+            in_slow_start: stats.ssthresh.is_infinite(),
+            peer_window: 1 << 30,
+            busy_time: sender.limited_times.busy,
+            rwnd_limited: sender.limited_times.rwnd_limited,
+            retransmits: sender.retransmits,
+            mss,
+            ..TcpSample::default()
+        }
+    }
+}
+
+/// Lets all of them run until `until`.
+pub(crate) fn run(simulation: &mut Simulation, movers: &mut [AutoTransfer], until: Duration) {
+    loop {
+        let next = movers.iter().map(AutoTransfer::due).min().unwrap_or(until);
+        if next >= until {
+            simulation.run_until(until);
+            return;
+        }
+        simulation.run_until(next);
+        let now = simulation.now();
+        for mover in movers.iter_mut().filter(|mover| mover.due() <= now) {
+            mover.tick(simulation);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A transfer whose buffers a right-sizing loop sets while it runs: what `data` does with sockets,
+//! done with simulated flows.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sim::tcp::TcpConfig;
+use sim::world::{FlowId, FlowSpec, FlowStats, PoolId, Scenario, Simulation, TrafficSource};
+use tune::sample::{StreamId, TcpSample};
+use tune::sizing::BufferBounds;
+use tune::sizing::drs::{DrsInterval, DrsReceiverTuner};
+use tune::sizing::drs1::Drs1ReceiverTuner;
+
+/// Bytes of the file that a stream takes at a time.
+const BLOCK: u64 = 256 << 10;
+/// A message on the DRS channel.
+const MESSAGE: u64 = 40;
+/// A transfer that takes longer than this is given up.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Who sizes the buffers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum DrsPolicy {
+    /// Nobody: so many bytes.
+    Static(u64),
+    /// The 2003 paper's loop.
+    Drs1,
+    /// The 2004 paper's loop.
+    Drs(DrsInterval),
+}
+
+/// A file to move, and how.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct DrsSetup {
+    pub(crate) bytes: u64,
+    pub(crate) streams: u64,
+    pub(crate) policy: DrsPolicy,
+    /// The window that a kernel gives for a size, and what its sender has in flight for one, as a
+    /// fraction: Linux between 1/1 and 4/3.
+    pub(crate) window: (u64, u64),
+    /// How long the sending host holds packets back at most, at random.
+    pub(crate) jitter: Duration,
+}
+
+/// How a transfer went.
+#[derive(Debug, Clone)]
+pub(crate) struct DrsRun {
+    pub(crate) elapsed: Duration,
+    pub(crate) bytes: u64,
+    /// Receive buffers of all streams: mean in time, and the most.
+    pub(crate) mean_buffer: f64,
+    pub(crate) largest_buffer: u64,
+    /// Time, and bytes that had arrived, at every look.
+    pub(crate) course: Vec<(Duration, u64)>,
+}
+
+impl DrsRun {
+    /// Mbit/s.
+    pub(crate) fn goodput(&self) -> f64 {
+        megabits(self.bytes, self.elapsed)
+    }
+
+    /// Mbit/s between two times, as well as the looks tell.
+    pub(crate) fn goodput_between(&self, from: Duration, to: Duration) -> f64 {
+        let look = |time| {
+            let past = self.course.iter().take_while(|(at, _)| *at <= time);
+            past.last().copied().unwrap_or_default()
+        };
+        let ((from, before), (to, after)) = (look(from), look(to));
+        megabits(after - before, to - from)
+    }
+
+    /// Mbit/s for each MB of buffer (figure 9 of the 2004 paper).
+    pub(crate) fn efficiency(&self) -> f64 {
+        self.goodput() / (self.mean_buffer / 1e6)
+    }
+}
+
+fn megabits(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 * 8e-6 / time.as_secs_f64()
+}
+
+/// Moves the file from the start of a scenario.
+pub(crate) fn run(scenario: &Scenario, setup: DrsSetup) -> DrsRun {
+    let mut simulation = Simulation::new(scenario);
+    let mut transfer = DrsTransfer::begin(&mut simulation, setup);
+    transfer.run_until(&mut simulation, PATIENCE);
+    transfer.report(&simulation)
+}
+
+/// A transfer in a simulation.
+pub(crate) struct DrsTransfer {
+    window: (u64, u64),
+    begun: Duration,
+    next_look: Duration,
+    file: PoolId,
+    streams: Vec<SizedStream>,
+    sizing: SizingLoop,
+    channel: SimDrsChannel,
+    /// Sizes on their way to the sender: when they are there, for which stream or for all.
+    told: VecDeque<(Duration, Option<StreamId>, u64)>,
+    buffer_seconds: f64,
+    largest_buffer: u64,
+    course: Vec<(Duration, u64)>,
+}
+
+/// Sizes are setsockopt arguments.
+struct SizedStream {
+    flow: FlowId,
+    receive: u64,
+    send: u64,
+}
+
+enum SizingLoop {
+    Static,
+    Drs1(Vec<Drs1ReceiverTuner>),
+    Drs(Box<DrsReceiverTuner>),
+}
+
+/// The DRS channel: a connection beside the data's, on the same path.
+struct SimDrsChannel {
+    flow: FlowId,
+    messages: PoolId,
+    seen: FlowStats,
+}
+
+impl DrsTransfer {
+    /// Opens the streams.
+    pub(crate) fn begin(simulation: &mut Simulation, setup: DrsSetup) -> Self {
+        let bounds = BufferBounds::default();
+        let size = match setup.policy {
+            DrsPolicy::Static(size) => size,
+            DrsPolicy::Drs1 | DrsPolicy::Drs(_) => bounds.initial,
+        };
+        let file = simulation.add_pool(setup.bytes, BLOCK);
+        let channel = SimDrsChannel::open(simulation);
+        let granted = window(setup.window, size);
+        let stream = |_| SizedStream {
+            flow: open(simulation, file, granted, setup.jitter),
+            receive: size,
+            send: size,
+        };
+        let streams: Vec<SizedStream> = (0..setup.streams).map(stream).collect();
+        Self {
+            window: setup.window,
+            begun: simulation.now(),
+            next_look: simulation.now(),
+            file,
+            sizing: match setup.policy {
+                DrsPolicy::Static(_) => SizingLoop::Static,
+                DrsPolicy::Drs1 => {
+                    SizingLoop::Drs1(vec![Drs1ReceiverTuner::new(bounds); streams.len()])
+                }
+                DrsPolicy::Drs(interval) => {
+                    SizingLoop::Drs(Box::new(DrsReceiverTuner::new(bounds, interval)))
+                }
+            },
+            streams,
+            channel,
+            told: VecDeque::new(),
+            buffer_seconds: 0.0,
+            largest_buffer: 0,
+            course: Vec::new(),
+        }
+    }
+
+    /// Its streams.
+    pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> {
+        self.streams.iter().map(|stream| stream.flow)
+    }
+
+    /// Goes on until the file has arrived, at most until `end`.
+    pub(crate) fn run_until(&mut self, simulation: &mut Simulation, end: Duration) {
+        while self.pass(simulation, end) {
+            self.follow(simulation);
+            if simulation.now() >= self.next_look {
+                self.look(simulation);
+                self.next_look = simulation.now() + self.due();
+            }
+        }
+    }
+
+    /// Lets time pass until something is to be done; whether there is.
+    fn pass(&mut self, simulation: &mut Simulation, end: Duration) -> bool {
+        let told = self.told.front().map_or(end, |(at, _, _)| *at);
+        let until = told.min(self.next_look).min(end);
+        let (from, file) = (simulation.now(), self.file);
+        let arrived = simulation.run_until_done(until, |s| s.pool_delivered_at(file).is_some());
+        let buffers: u64 = self.streams.iter().map(|stream| stream.receive).sum();
+        self.largest_buffer = self.largest_buffer.max(buffers);
+        self.buffer_seconds += buffers as f64 * (simulation.now() - from).as_secs_f64();
+        !arrived && simulation.now() < end
+    }
+
+    /// How it went until now.
+    pub(crate) fn report(&self, simulation: &Simulation) -> DrsRun {
+        let end = simulation.pool_delivered_at(self.file);
+        let elapsed = end.unwrap_or(simulation.now()) - self.begun;
+        DrsRun {
+            elapsed,
+            bytes: simulation.pool_delivered(self.file),
+            mean_buffer: self.buffer_seconds / elapsed.as_secs_f64(),
+            largest_buffer: self.largest_buffer,
+            course: self.course.clone(),
+        }
+    }
+
+    fn due(&self) -> Duration {
+        match &self.sizing {
+            SizingLoop::Static => Duration::from_millis(100),
+            SizingLoop::Drs1(streams) => streams
+                .iter()
+                .map(Drs1ReceiverTuner::next_sample_in)
+                .min()
+                .unwrap(),
+            SizingLoop::Drs(drs) => drs.next_sample_in(),
+        }
+    }
+
+    /// Looks at all streams and does what the loop says.
+    fn look(&mut self, simulation: &mut Simulation) {
+        let looks = self.looks(simulation);
+        let at = simulation.now() - self.begun;
+        let arrived = looks.iter().map(|look| look.bytes).sum();
+        self.course.push((at, arrived));
+        let (resize, tell) = match &mut self.sizing {
+            SizingLoop::Static => return,
+            SizingLoop::Drs1(streams) => {
+                let streams = streams.iter_mut().zip(&looks);
+                let sizes = streams.filter_map(|(s, look)| Some((look.stream, s.on_sample(look)?)));
+                let sizes: Vec<_> = sizes.collect();
+                let tell = sizes.iter().map(|(id, size)| (Some(*id), *size)).collect();
+                (sizes, tell)
+            }
+            SizingLoop::Drs(drs) => {
+                if let Some(rtt) = self.channel.echo(simulation) {
+                    drs.on_echo(rtt);
+                }
+                let step = drs.on_samples(at, &looks);
+                if step.announce.is_some() {
+                    self.channel.send(simulation);
+                }
+                let tell: Vec<_> = step.announce.map(|size| (None, size)).into_iter().collect();
+                (step.resize, tell)
+            }
+        };
+        for (id, size) in resize {
+            self.streams[id as usize].receive = size;
+            self.set(simulation, id);
+        }
+        let way = looks.first().map_or(Duration::ZERO, |look| look.min_rtt) / 2;
+        let there = simulation.now() + way;
+        let messages = tell.into_iter().map(|(id, size)| (there, id, size));
+        self.told.extend(messages);
+    }
+
+    fn looks(&self, simulation: &Simulation) -> Vec<TcpSample> {
+        let look = |(id, stream): (StreamId, &SizedStream)| {
+            let flow = simulation.flow(stream.flow);
+            TcpSample {
+                stream: id,
+                at: simulation.now() - self.begun,
+                bytes: flow.delivered_bytes,
+                min_rtt: flow.min_rtt().unwrap_or_default(),
+                receive_buffer: 2 * stream.receive,
+                receive_window: window(self.window, stream.receive),
+                ..TcpSample::default()
+            }
+        };
+        (0..).zip(&self.streams).map(look).collect()
+    }
+
+    /// The sender does what it has been told by now.
+    fn follow(&mut self, simulation: &mut Simulation) {
+        let now = simulation.now();
+        while let Some((_, told, size)) = self.told.pop_front_if(|(at, _, _)| *at <= now) {
+            let all = 0..self.streams.len() as StreamId;
+            for id in all.filter(|id| told.is_none_or(|told| told == *id)) {
+                self.streams[id as usize].send = size;
+                self.set(simulation, id);
+            }
+        }
+    }
+
+    fn set(&self, simulation: &mut Simulation, id: StreamId) {
+        let stream = &self.streams[id as usize];
+        let (send, receive) = (stream.send, stream.receive);
+        let (send, receive) = (window(self.window, send), window(self.window, receive));
+        simulation.set_buffers(stream.flow, send, receive);
+    }
+}
+
+impl SimDrsChannel {
+    fn open(simulation: &mut Simulation) -> Self {
+        let messages = simulation.add_pool(MESSAGE, MESSAGE);
+        Self {
+            flow: open(simulation, messages, BLOCK, Duration::ZERO),
+            messages,
+            seen: FlowStats::default(),
+        }
+    }
+
+    /// Sends a message, unless the one before is still out.
+    fn send(&self, simulation: &mut Simulation) {
+        if simulation.pool_delivered_at(self.messages).is_some() {
+            simulation.refill(self.messages, MESSAGE);
+        }
+    }
+
+    /// The round trip of a message that was answered since the last call.
+    fn echo(&mut self, simulation: &Simulation) -> Option<Duration> {
+        let now = simulation.flow(self.flow);
+        let since = now.since(&self.seen);
+        self.seen = now;
+        since.mean_rtt()
+    }
+}
+
+fn window((part, whole): (u64, u64), size: u64) -> u64 {
+    size * part / whole
+}
+
+/// A connection that takes its data from `source`.
+fn open(simulation: &mut Simulation, source: PoolId, buffer: u64, jitter: Duration) -> FlowId {
+    simulation.add_flow(FlowSpec {
+        tcp: TcpConfig {
+            handshake: true,
+            send_buffer: buffer,
+            receive_buffer: buffer,
+            ..TcpConfig::default()
+        },
+        source: TrafficSource::Pool(source),
+        start: simulation.now(),
+        jitter,
+        ..FlowSpec::default()
+    })
+}

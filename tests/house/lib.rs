@@ -1,0 +1,1 @@
+//! The rules of CONTRIBUTING.md that a program can check; they stand in `tests/rules.rs`.

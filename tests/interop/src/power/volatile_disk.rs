@@ -1,0 +1,373 @@
+//! A disk with a volatile write cache: what was written and not flushed is lost when the power goes,
+//! in part and in any order.
+//!
+//! A FUSE file system of one file, `disk`, that a loop device turns into a block device. The loop
+//! driver hands a flush of the block device to us as fsync: what was written before it is stable, what
+//! came after it may survive a cut or not, page by page.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
+};
+
+use crate::seeded_random::SeededRandom;
+
+/// Unit that survives a cut as a whole or not at all, bytes.
+const PAGE: u64 = 4096;
+/// Attributes may be cached for ever: nothing else changes them.
+const TTL: Duration = Duration::from_secs(3600);
+/// The inode of the one file.
+const DISK: INodeNo = INodeNo(2);
+
+type DiskPage = Box<[u8]>;
+
+#[derive(Debug)]
+struct VolatileDiskState {
+    stable: File,
+    size: u64,
+    /// Writes since the last flush: every version of every page, oldest first.
+    cached: BTreeMap<u64, Vec<DiskPage>>,
+    /// Writes and flushes so far.
+    requests: u64,
+    /// The power goes before this request.
+    cut_before: Option<u64>,
+    seed: SeededRandom,
+    off: bool,
+}
+
+impl VolatileDiskState {
+    fn page(&self, number: u64) -> io::Result<DiskPage> {
+        if let Some(page) = self.cached.get(&number).and_then(|v| v.last()) {
+            return Ok(page.clone());
+        }
+        let mut page = vec![0; usize::try_from(PAGE).unwrap_or(0)];
+        let mut done = 0;
+        while done < page.len() {
+            let n = self
+                .stable
+                .read_at(&mut page[done..], number * PAGE + done as u64)?;
+            if n == 0 {
+                break;
+            }
+            done += n;
+        }
+        Ok(page.into())
+    }
+
+    fn read(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+        let end = (offset + len).min(self.size);
+        let mut bytes = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let (page, from) = (self.page(at / PAGE)?, at % PAGE);
+            let to = (from + end - at).min(PAGE);
+            bytes.extend_from_slice(&page[index(from)..index(to)]);
+            at += to - from;
+        }
+        Ok(bytes)
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut left = bytes;
+        let mut at = offset;
+        while !left.is_empty() {
+            let from = index(at % PAGE);
+            let n = left.len().min(index(PAGE) - from);
+            let mut page = self.page(at / PAGE)?;
+            page[from..from + n].copy_from_slice(&left[..n]);
+            self.cached.entry(at / PAGE).or_default().push(page);
+            (left, at) = (&left[n..], at + n as u64);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        for (number, versions) in std::mem::take(&mut self.cached) {
+            if let Some(page) = versions.last() {
+                self.stable.write_all_at(page, number * PAGE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a request; the power may go now.
+    fn on_request(&mut self) -> Result<(), Errno> {
+        if !self.off && self.cut_before == Some(self.requests) {
+            self.cut().map_err(|_| Errno::EIO)?;
+        }
+        self.requests += 1;
+        if self.off { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// The cache loses its content but for a seeded part: none of it, all, or any pages in any of
+    /// their versions.
+    fn cut(&mut self) -> io::Result<()> {
+        self.off = true;
+        let quarters = self.seed.below(5);
+        for (number, versions) in std::mem::take(&mut self.cached) {
+            if self.seed.below(4) < quarters {
+                let version = self.seed.below(versions.len() as u64);
+                self.stable
+                    .write_all_at(&versions[index(version)], number * PAGE)?;
+            }
+        }
+        self.stable.sync_all()
+    }
+}
+
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+#[derive(Debug)]
+struct SharedDiskState {
+    state: Mutex<VolatileDiskState>,
+    went_off: Condvar,
+}
+
+impl SharedDiskState {
+    fn locked(&self) -> MutexGuard<'_, VolatileDiskState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one request that changes something.
+    fn change(
+        &self,
+        run: impl FnOnce(&mut VolatileDiskState) -> io::Result<()>,
+    ) -> Result<(), Errno> {
+        let mut state = self.locked();
+        let done = state
+            .on_request()
+            .and_then(|()| run(&mut state).map_err(|_| Errno::EIO));
+        if state.off {
+            self.went_off.notify_all();
+        }
+        done
+    }
+}
+
+struct DiskFileSystem(Arc<SharedDiskState>);
+
+impl DiskFileSystem {
+    fn attributes(&self, ino: INodeNo) -> FileAttr {
+        let is_disk = ino == DISK;
+        FileAttr {
+            ino,
+            size: if is_disk { self.0.locked().size } else { 0 },
+            blocks: 0,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: if is_disk {
+                FileType::RegularFile
+            } else {
+                FileType::Directory
+            },
+            perm: if is_disk { 0o600 } else { 0o755 },
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            flags: 0,
+            blksize: 4096,
+        }
+    }
+}
+
+impl Filesystem for DiskFileSystem {
+    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if name == "disk" {
+            reply.entry(&TTL, &self.attributes(DISK), Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&TTL, &self.attributes(ino));
+    }
+
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        // Every write of the block device comes here at once, and no page is cached in between.
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let read = self.0.locked().read(offset, size.into());
+        match read {
+            Ok(bytes) => reply.data(&bytes),
+            Err(_) => reply.error(Errno::EIO),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let len = u32::try_from(data.len()).unwrap_or(0);
+        match self.0.change(|state| state.write(offset, data)) {
+            Ok(()) => reply.written(len),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // close(2): a disk knows nothing of it.
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        match self.0.change(VolatileDiskState::flush) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+}
+
+/// A disk with power.
+pub struct VolatileDisk {
+    shared: Arc<SharedDiskState>,
+    file: PathBuf,
+    _session: BackgroundSession,
+}
+
+impl VolatileDisk {
+    /// Serves the content of `stable` as the file `disk` in `folder`; after a cut `stable` holds what
+    /// survived. Needs root and /dev/fuse.
+    pub fn start(stable: &Path, folder: &Path, seed: SeededRandom) -> Result<Self> {
+        let stable = File::options().read(true).write(true).open(stable)?;
+        let size = stable.metadata()?.len();
+        let shared = Arc::new(SharedDiskState {
+            state: Mutex::new(VolatileDiskState {
+                stable,
+                size,
+                cached: BTreeMap::new(),
+                requests: 0,
+                cut_before: None,
+                seed,
+                off: false,
+            }),
+            went_off: Condvar::new(),
+        });
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::FSName("volatile-disk".to_owned())];
+        let session = fuser::spawn_mount(DiskFileSystem(Arc::clone(&shared)), folder, &config)
+            .context("cannot mount a FUSE file system")?;
+        Ok(Self {
+            shared,
+            file: folder.join("disk"),
+            _session: session,
+        })
+    }
+
+    /// The file to make a block device of.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The power goes before the write or flush that comes after `more` further ones.
+    pub fn cut_after(&self, more: u64) {
+        let mut state = self.shared.locked();
+        state.cut_before = Some(state.requests.saturating_add(more));
+    }
+
+    /// Whether the power is gone.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.shared.locked().off
+    }
+
+    /// Waits for the power to go, at most so long; whether it did.
+    #[must_use]
+    pub fn wait_off(&self, limit: Duration) -> bool {
+        let state = self.shared.locked();
+        let waited = self
+            .shared
+            .went_off
+            .wait_timeout_while(state, limit, |state| !state.off);
+        waited.unwrap_or_else(PoisonError::into_inner).0.off
+    }
+
+    /// Cuts the power now, if it is still there.
+    pub fn cut(&self) -> Result<()> {
+        let mut state = self.shared.locked();
+        if !state.off {
+            state.cut()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(seed: u64) -> VolatileDiskState {
+        let stable = tempfile::tempfile().unwrap();
+        stable.set_len(16 * PAGE).unwrap();
+        VolatileDiskState {
+            stable,
+            size: 16 * PAGE,
+            cached: BTreeMap::new(),
+            requests: 0,
+            cut_before: None,
+            seed: SeededRandom::new(seed),
+            off: false,
+        }
+    }
+
+    #[test]
+    fn what_was_flushed_survives_and_of_the_rest_any_part() {
+        let mut fates = [0; 3];
+        for seed in 0..50 {
+            let mut state = state(seed);
+            state.write(100, b"flushed").unwrap();
+            state.flush().unwrap();
+            state.write(PAGE, b"first").unwrap();
+            state.write(PAGE, b"later").unwrap();
+            assert_eq!(state.read(PAGE, 5).unwrap(), b"later");
+            state.cut().unwrap();
+            assert_eq!(state.on_request(), Err(Errno::EIO));
+            assert_eq!(state.read(100, 7).unwrap(), b"flushed");
+            let fate = match state.read(PAGE, 5).unwrap().as_slice() {
+                b"\0\0\0\0\0" => 0,
+                b"first" => 1,
+                b"later" => 2,
+                other => panic!("{other:?}"),
+            };
+            fates[fate] += 1;
+        }
+        assert!(fates.iter().all(|n| *n > 0), "{fates:?}");
+    }
+}
