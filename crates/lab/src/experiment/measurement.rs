@@ -280,7 +280,8 @@ impl RunOutput<'_> {
     /// The number of one of the program's readings.
     fn read(&self, name: &str) -> Option<f64> {
         let reading = self.one.program.reads.get(name)?;
-        reading.number(&self.printed, &self.prepared.task.directory)
+        let prepared = self.prepared;
+        reading.number(&self.printed, &prepared.task.directory, &prepared.variables)
     }
 
     /// A measured value: a ratio of two others, a reading of the program, else by the clock.

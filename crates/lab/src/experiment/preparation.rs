@@ -145,10 +145,8 @@ impl RunSetup<'_> {
         if rustix::process::geteuid().is_root() {
             given.insert("user".to_owned(), "nobody".to_owned());
         }
-        let sets = &one.variant.sets;
-        let mut all = plan::variables(self.name, self.definition, at, given, sets)?;
-        all.extend(one.binaries.clone());
-        Ok(all)
+        given.extend(one.binaries.clone());
+        plan::variables(self.name, self.definition, at, given, &one.variant.sets)
     }
 
     /// Makes the file to be moved and sets `bytes`, `name` and `file`. Its size, and whether the point

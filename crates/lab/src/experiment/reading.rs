@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::results::{TimeChart, TimeSeries};
 use super::statistics::median;
+use super::template::{self, Variables};
 
 /// Where a value is in the output of a client, or in files: exactly one of `json`, `after` and `trace`.
 #[derive(Debug, Clone, Deserialize)]
@@ -31,9 +32,10 @@ pub(crate) struct OutputReading {
     /// The part that counts in seconds, in place of `between`.
     #[serde(default)]
     seconds: Option<(f64, f64)>,
-    /// For `ninety`: the growth a second of which nine tenths are to be reached, in place of the `rate`.
+    /// For `ninety`: the growth a second of which nine tenths are to be reached, in place of the `rate`; a text
+    /// with holes.
     #[serde(default)]
-    target: Option<f64>,
+    target: Option<String>,
     /// For `ninety`: how long the growth has to hold, seconds.
     #[serde(default = "half")]
     hold: f64,
@@ -113,12 +115,17 @@ impl OutputReading {
     }
 
     /// The number in what the client `printed`, or in files in `directory`.
-    pub(crate) fn number(&self, printed: &str, directory: &Path) -> Option<f64> {
+    pub(crate) fn number(
+        &self,
+        printed: &str,
+        directory: &Path,
+        variables: &Variables,
+    ) -> Option<f64> {
         let value = match &self.file {
-            None => self.number_in(printed)?,
+            None => self.number_in(printed, variables)?,
             Some(name) => {
                 let texts = texts(directory, name);
-                let values = texts.iter().map(|text| self.number_in(text));
+                let values = texts.iter().map(|text| self.number_in(text, variables));
                 // A file without a value is a flow that failed: then nothing was measured.
                 self.of_files.of(&values.collect::<Option<Vec<f64>>>()?)?
             }
@@ -132,7 +139,7 @@ impl OutputReading {
         value.as_str().map(str::to_owned)
     }
 
-    fn number_in(&self, text: &str) -> Option<f64> {
+    fn number_in(&self, text: &str, variables: &Variables) -> Option<f64> {
         if let Some(path) = &self.json {
             return json(text, path)?.as_f64();
         }
@@ -142,7 +149,14 @@ impl OutputReading {
         let points = points(text, "transfer", self.trace.as_ref()?);
         match self.take {
             TraceStatistic::Rate => self.rate(&points),
-            TraceStatistic::Ninety => self.ninety(&points),
+            TraceStatistic::Ninety => {
+                let target = self
+                    .target
+                    .as_ref()
+                    .map(|text| template::expand(text, variables));
+                let target = target.map(|text| text.ok()?.parse().ok());
+                self.ninety(&points, target.unwrap_or_else(|| self.rate(&points))?)
+            }
             TraceStatistic::Median => self.median(points),
         }
     }
@@ -164,8 +178,7 @@ impl OutputReading {
         (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
     }
 
-    fn ninety(&self, points: &[(f64, f64)]) -> Option<f64> {
-        let rate = self.target.or_else(|| self.rate(points))?;
+    fn ninety(&self, points: &[(f64, f64)], rate: f64) -> Option<f64> {
         let begin = match self.seconds {
             Some((begin, _)) => begin,
             None => {
@@ -383,7 +396,8 @@ mod tests {
     }
 
     fn number(text: &str, output: &str) -> Option<f64> {
-        reading(text).number(output, Path::new("/no/such"))
+        let variables = [("wanted".to_owned(), "1000".to_owned())].into();
+        reading(text).number(output, Path::new("/no/such"), &variables)
     }
 
     /// A sample of the transfer, and one of a stream, each 0.1 s.
@@ -455,10 +469,10 @@ mod tests {
         let trace = slow_fast_slow();
         let rate = number(&format!("{part}'rate'"), &trace).unwrap();
         assert!((rate - (5300.0 - 100.0) / 7.0).abs() < 1e-6, "{rate}");
-        let ninety = number(&format!("{part}'ninety'\ntarget = 1000"), &trace).unwrap();
+        let ninety = number(&format!("{part}'ninety'\ntarget = '{{wanted}}'"), &trace).unwrap();
         assert!((1.9..2.1).contains(&ninety), "{ninety}");
         assert_eq!(
-            number(&format!("{part}'ninety'\ntarget = 9000"), &trace),
+            number(&format!("{part}'ninety'\ntarget = '9000'"), &trace),
             None
         );
     }
@@ -487,7 +501,7 @@ mod tests {
         }
         let number = |of: &str| {
             let text = format!("json = 'rate'\nfile = 'flow-*'\nof_files = '{of}'");
-            reading(&text).number("", directory.path())
+            reading(&text).number("", directory.path(), &Variables::new())
         };
         assert_eq!(
             [number("mean"), number("sum"), number("jain")],

@@ -24,10 +24,10 @@ After `client`, `server`, `both` and `link` no more than --again of the bytes, a
 kernel holds of each stream, may be sent again.
 
     cargo build --release
-    bench/kill-campaign.py                          # 200 moments, about 25 minutes
-    bench/kill-campaign.py --moments 16 --seed 7    # a first impression
-    bench/kill-campaign.py --seed 7 --only 12       # that moment again, its files are kept
-    bench/kill-campaign.py --sabotage content       # the campaign must fail: content, early, leftover
+    tests/campaign/kill-campaign.py                          # 200 moments, about 25 minutes
+    tests/campaign/kill-campaign.py --moments 16 --seed 7    # a first impression
+    tests/campaign/kill-campaign.py --seed 7 --only 12       # that moment again, its files are kept
+    tests/campaign/kill-campaign.py --sabotage content       # the campaign must fail: content, early, leftover
 
 Prints a table; --json FILE writes every moment. Exit code 1: something was lost, or too much sent again.
 LONGHAUL_BIN names another binary.
@@ -51,7 +51,7 @@ from pathlib import Path
 
 from ftp_proxy import Proxy
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 LONGHAUL = os.environ.get("LONGHAUL_BIN", str(ROOT / "target/release/longhaul"))
 
 FAULTS = ["client", "server", "both", "link", "disk", "changed", "writer", "stor"]
