@@ -1,21 +1,24 @@
 //! The report: results as one self-contained HTML page, with tables, figures, SVG and CSV.
 //!
-//! `load` reads the results, `grid` sorts their cells. `figure` decides which lines go into which chart,
-//! `chart` draws them with the axes of `scale`, `table` writes the numbers, `summary` compares programs, and
-//! `page` puts all together. Markup is written by maud, which escapes every string of a results file.
+//! `load` reads the results, `grid` sorts their cells. `figure` and `timeline` decide which lines go into
+//! which chart, `chart` draws them with the axes of `scale` and the `shapes`, `poster` makes an SVG file of several
+//! charts. `table` writes the numbers, `summary` compares programs, and `page` puts all together. Markup is written by maud, which escapes every string of a results file.
 
 mod chart;
 mod figure;
 mod grid;
 mod load;
 mod page;
+mod poster;
 #[cfg(test)]
 mod samples;
 mod scale;
+mod shapes;
 mod summary;
 mod table;
 mod text;
 mod theme;
+mod timeline;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -94,7 +97,7 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     let mut files = Vec::new();
     for measure in sections.iter().flat_map(|section| &section.measures) {
         for figure in &measure.figures {
-            let svg = chart::poster(measure.grid.results, figure);
+            let svg = poster::svg(measure.grid.results, figure);
             files.push(save(out, &figure.file, &svg)?);
         }
         files.push(save(out, &measure.csv, &table::csv(&measure.grid))?);
@@ -111,7 +114,7 @@ pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
 fn sections<'a>(loaded: &'a [LoadedResults], palette: &Palette) -> Vec<ExperimentSection<'a>> {
     let section = |one: &'a LoadedResults| {
         let first = measure(&one.results, one.name.clone(), String::new(), palette);
-        let timelines = figure::timelines(&first.grid, palette, &one.name);
+        let timelines = timeline::timelines(&first.grid, palette, &one.name);
         let named = one.results.also.iter().zip(&one.also);
         let further = named.map(|(also, results)| {
             let name = format!("{}-{}", one.name, load::file_name(&also.key));

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::figure::{Figure, FigureKind};
 use super::summary::{self, SummaryStatement};
 use super::theme::{self, Palette};
-use super::{ExperimentSection, MeasureSection, SkippedFile, chart, load, table, text};
+use super::{ExperimentSection, MeasureSection, SkippedFile, chart, load, shapes, table, text};
 use crate::experiment::results::{ExperimentResults, PUBLISHED};
 
 /// Layout and looks of everything but charts.
@@ -128,7 +128,7 @@ fn statements(statements: &[SummaryStatement], none: &str) -> Markup {
                 p {
                     b { (statement.figure) }
                     span { (statement.what) }
-                    @if statement.spread.points > 1 { (chart::strip(&statement.spread)) }
+                    @if statement.spread.points > 1 { (shapes::strip(&statement.spread)) }
                     small { (statement.detail) }
                 }
             }

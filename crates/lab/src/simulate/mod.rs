@@ -13,11 +13,14 @@ use sim::transfer::InitialStreams;
 use crate::LabError;
 
 pub mod ns2;
+mod options;
+mod outcome;
 mod point;
 mod report;
 mod request;
 
-pub use report::{SimChunk, SimMeasure, SimPoint, SimReport};
+pub use outcome::{SimChunk, SimMeasure, SimPoint};
+pub use report::SimReport;
 pub use request::{FlowCounts, SimRequest, StreamFinder};
 
 /// Simulates what was asked for, for each number of connections.

@@ -9,7 +9,7 @@ use sim::tcp::HEADERS;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
-use super::report::{SimMeasure, SimPoint};
+use super::outcome::{SimMeasure, SimPoint};
 use super::request::{FlowCounts, SimRequest, StreamFinder};
 use crate::LabError;
 use crate::quoting::CsvRecord;

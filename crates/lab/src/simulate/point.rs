@@ -11,7 +11,7 @@ use tune::diagnosis::dominant_limiter;
 use tune::limiter::Limiter;
 use tune::streams::chunked as tuners;
 
-use super::report::{SimChunk, SimPoint};
+use super::outcome::{SimChunk, SimPoint};
 use super::request::{BLOCK, FILE, SimRequest, StreamFinder};
 use crate::LabError;
 

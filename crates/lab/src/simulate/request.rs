@@ -1,4 +1,4 @@
-//! Request for a simulation, and the options that say it.
+//! Request for a simulation.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use sim::link::{Loss, Queue};
 use sim::tcp::{CongestionAlgorithm, HEADERS};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
-use units::{Rate, UnitError};
+use units::Rate;
 
+use super::options;
 use crate::LabError;
-use crate::topology::{NetworkOptions, Topology};
 
 /// Most parallel connections in one simulation.
 const MOST_FLOWS: u32 = 1024;
@@ -23,8 +23,6 @@ const MOST_INITIAL_WINDOW: u32 = 1000;
 const LONGEST: Duration = Duration::from_secs(86_400);
 /// Longest one-way delay.
 const MOST_DELAY: Duration = Duration::from_secs(600);
-/// How long a file may take if nobody says.
-const PATIENCE: Duration = Duration::from_secs(3600);
 /// The file, if nobody says its size: the paper's 10 Gbyte.
 pub(super) const FILE: u64 = 10_000_000_000;
 
@@ -145,154 +143,7 @@ impl StreamFinder {
     }
 }
 
-/// The names of all options.
-const OPTIONS: [&str; 20] = [
-    "flows",
-    "rate",
-    "delay",
-    "rtt",
-    "access-delay",
-    "access-rate",
-    "queue",
-    "loss",
-    "window",
-    "cc",
-    "initial-window",
-    "delayed-ack",
-    "packet",
-    "time",
-    "warm-up",
-    "bytes",
-    "cross-traffic",
-    "autopar",
-    "jitter",
-    "seed",
-];
-
-/// Options by their names on the command line, without dashes; a flag has an empty value.
-struct SimOptions<'a>(&'a [(String, String)]);
-
-impl SimOptions<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
-        let option = self.0.iter().find(|(known, _)| known == name);
-        option.map(|(_, value)| value.as_str())
-    }
-
-    fn read<T>(
-        &self,
-        name: &str,
-        parse: impl Fn(&str) -> Result<T, UnitError>,
-    ) -> Result<Option<T>, LabError> {
-        let value = self.get(name).map(parse).transpose();
-        value.map_err(|error| refused(name, error))
-    }
-
-    fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, LabError> {
-        let parse = |text: &str| {
-            text.parse()
-                .map_err(|_| refused(name, "not a whole number"))
-        };
-        self.get(name).map(parse).transpose()
-    }
-}
-
-fn refused(option: &str, why: impl std::fmt::Display) -> LabError {
-    LabError::Usage(format!("--{option}: {why}"))
-}
-
 impl SimRequest {
-    /// Reads options by their names on the command line; the rest is default.
-    ///
-    /// # Errors
-    /// [`LabError::Usage`]: no such option, a text that is no such quantity, `rtt` beside `delay`, or
-    /// what [`SimRequest::check`] refuses.
-    pub fn of_options(options: &[(String, String)]) -> Result<Self, LabError> {
-        let unknown = options
-            .iter()
-            .find(|(name, _)| !OPTIONS.contains(&name.as_str()));
-        if let Some((name, _)) = unknown {
-            return Err(refused(name, "there is no such option"));
-        }
-        let said = SimOptions(options);
-        let mut request = Self::default();
-        let flows = said.get("flows").map(str::parse).transpose()?;
-        request.flows = flows.unwrap_or(request.flows);
-        request.rate = said.read("rate", units::rate)?.unwrap_or(request.rate);
-        let access_rate = said.read("access-rate", units::rate)?;
-        request.access_rate = access_rate.unwrap_or(request.access_rate);
-        request.window = said.read("window", units::size)?.unwrap_or(request.window);
-        request.bytes = said.read("bytes", units::size)?;
-        request.cross_traffic = said.read("cross-traffic", units::rate)?;
-        let jitter = said.read("jitter", units::milliseconds)?;
-        request.jitter = jitter.unwrap_or_default();
-        let warm_up = said.read("warm-up", units::milliseconds)?;
-        request.warm_up = warm_up.unwrap_or(request.warm_up);
-        if let Some(text) = said.get("autopar") {
-            if request.finder().is_none() {
-                let why = "it is for --flows mi, mi+, aimd and probe, which find the number";
-                return Err(refused("autopar", why));
-            }
-            request.autopar = ChunkParameters::parse(text).map_err(|e| refused("autopar", e))?;
-        }
-        let usual = if request.file().is_some() {
-            PATIENCE
-        } else {
-            request.duration
-        };
-        request.duration = said.read("time", units::milliseconds)?.unwrap_or(usual);
-        if let Some(share) = said.read("loss", units::probability)? {
-            request.loss = Loss::Independent(share);
-        }
-        if let Some(bytes) = said.read("packet", units::size)? {
-            request.packet = u32::try_from(bytes).unwrap_or(u32::MAX);
-        }
-        request.congestion = match said.get("cc") {
-            None | Some("newreno") => CongestionAlgorithm::NewReno,
-            Some("cubic") => CongestionAlgorithm::Cubic,
-            Some(other) => {
-                let why = format!("'{other}' is not simulated; there are newreno and cubic");
-                return Err(refused("cc", why));
-            }
-        };
-        request.initial_window = said.number("initial-window")?;
-        request.delayed_ack = said.get("delayed-ack").is_some();
-        request.seed = said.number("seed")?.unwrap_or(request.seed);
-        request.read_delays(&said)?;
-        if let Some(text) = said.get("queue") {
-            request.queue = queue(text, request.rate, request.base_rtt())?;
-        }
-        request.check()?;
-        Ok(request)
-    }
-
-    /// With `rtt` the delays of the access links are within it, and none unless said.
-    fn read_delays(&mut self, said: &SimOptions<'_>) -> Result<(), LabError> {
-        let delay = said.read("delay", units::milliseconds)?;
-        let rtt = said.read("rtt", units::milliseconds)?;
-        let access = said.read("access-delay", units::milliseconds)?;
-        let usual = if rtt.is_some() {
-            Duration::ZERO
-        } else {
-            self.access_delay
-        };
-        self.access_delay = access.unwrap_or(usual);
-        self.delay = match (rtt, delay) {
-            (Some(_), Some(_)) => {
-                let why = "--rtt and --delay say the same thing: give one of them";
-                return Err(LabError::Usage(why.to_owned()));
-            }
-            (Some(rtt), None) => (rtt / 2)
-                .checked_sub(2 * self.access_delay)
-                .ok_or_else(|| {
-                    let why =
-                        "the four times that the access links are passed take longer than this";
-                    refused("rtt", why)
-                })?,
-            (None, delay) => delay.unwrap_or(self.delay),
-        };
-        Ok(())
-    }
-
     /// Round trip without queues and without the time to send.
     pub fn base_rtt(&self) -> Duration {
         2 * (self.delay + 2 * self.access_delay)
@@ -338,77 +189,34 @@ impl SimRequest {
     /// [`LabError::Usage`].
     pub fn check(&self) -> Result<(), LabError> {
         let payload = u64::from(self.packet.saturating_sub(HEADERS));
-        let initial = self.initial_window.unwrap_or(1);
-        let ten_minutes = "ten minutes one way at most";
-        for (ok, option, why) in [
-            (
-                self.rate.as_bits_per_second() > 0,
-                "rate",
-                "nothing gets through a bottleneck of rate 0",
-            ),
-            (
-                self.access_rate.as_bits_per_second() > 0,
-                "access-rate",
-                "nothing gets through an access link of rate 0",
-            ),
-            (
-                (HEADERS + 1..=MOST_PACKET).contains(&self.packet),
-                "packet",
-                "41 to 65535 bytes, of which 40 are headers",
-            ),
-            (
-                !matches!(self.queue, Queue::Packets(0) | Queue::Bytes(0)),
-                "queue",
-                "room for one packet at least, the one that is being sent",
-            ),
-            (
-                self.window >= payload,
-                "window",
-                "the socket buffer must hold one packet's payload",
-            ),
-            (
-                (1..=MOST_INITIAL_WINDOW).contains(&initial),
-                "initial-window",
-                "1 to 1000 segments",
-            ),
-            (
-                !self.duration.is_zero() && self.duration <= LONGEST,
-                "time",
-                "more than nothing, and a day at most",
-            ),
-            (self.warm_up <= LONGEST, "warm-up", "a day at most"),
-            (self.delay <= MOST_DELAY, "delay", ten_minutes),
-            (self.access_delay <= MOST_DELAY, "access-delay", ten_minutes),
-            (
-                self.bytes != Some(0),
-                "bytes",
-                "a file of at least one byte",
-            ),
-            (
-                self.jitter <= Duration::from_secs(1),
-                "jitter",
-                "a second at most",
-            ),
-        ] {
-            if !ok {
-                return Err(refused(option, why));
-            }
-        }
-        Ok(())
+        let initial_window = self.initial_window.unwrap_or(1);
+        let why = if self.rate.as_bits_per_second() == 0 {
+            "--rate: nothing gets through a bottleneck of rate 0"
+        } else if self.access_rate.as_bits_per_second() == 0 {
+            "--access-rate: nothing gets through an access link of rate 0"
+        } else if !(HEADERS + 1..=MOST_PACKET).contains(&self.packet) {
+            "--packet: 41 to 65535 bytes, of which 40 are headers"
+        } else if matches!(self.queue, Queue::Packets(0) | Queue::Bytes(0)) {
+            "--queue: room for one packet at least, the one that is being sent"
+        } else if self.window < payload {
+            "--window: the socket buffer must hold one packet's payload"
+        } else if !(1..=MOST_INITIAL_WINDOW).contains(&initial_window) {
+            "--initial-window: 1 to 1000 segments"
+        } else if self.duration.is_zero() || self.duration > LONGEST {
+            "--time: more than nothing, and a day at most"
+        } else if self.warm_up > LONGEST {
+            "--warm-up: a day at most"
+        } else if self.delay > MOST_DELAY || self.access_delay > MOST_DELAY {
+            "--delay, --access-delay, --rtt: ten minutes one way at most"
+        } else if self.bytes == Some(0) {
+            "--bytes: a file of at least one byte"
+        } else if self.jitter > Duration::from_secs(1) {
+            "--jitter: a second at most"
+        } else {
+            return Ok(());
+        };
+        Err(LabError::Usage(why.to_owned()))
     }
-}
-
-/// As `longhaul lab net` reads it, for a path of this rate and round trip.
-fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
-    let path = NetworkOptions {
-        rate: Some(rate.to_string()),
-        rtt: Some(format!("{}ns", rtt.as_nanos())),
-        queue: Some(text.to_owned()),
-        ..NetworkOptions::default()
-    };
-    let topology = Topology::from_options(None, &path)?;
-    let path = topology.paths.first();
-    Ok(path.map_or(Queue::Unlimited, |path| path.forward.queue))
 }
 
 impl FromStr for FlowCounts {
@@ -431,7 +239,7 @@ impl FromStr for FlowCounts {
                     "'{text}' is not a number from 1 to {MOST_FLOWS}, a range such as 1..64, a list of \
                      them, auto, mi, mi+, aimd, or probe"
                 );
-                refused("flows", why)
+                options::refused("flows", why)
             })
         };
         let mut counts: Vec<u32> = Vec::new();
@@ -439,7 +247,7 @@ impl FromStr for FlowCounts {
             let (first, last) = part.split_once("..").unwrap_or((part, part));
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
-                return Err(refused(
+                return Err(options::refused(
                     "flows",
                     format!("the range '{part}' runs backwards"),
                 ));
@@ -454,12 +262,6 @@ impl FromStr for FlowCounts {
 mod tests {
     use super::*;
 
-    fn request(options: &[(&str, &str)]) -> Result<SimRequest, LabError> {
-        let option = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let options: Vec<(String, String)> = options.iter().map(option).collect();
-        SimRequest::of_options(&options)
-    }
-
     #[test]
     fn numbers_ranges_lists_and_finders() {
         let counts = |text: &str| text.parse::<FlowCounts>().unwrap();
@@ -473,95 +275,6 @@ mod tests {
         ] {
             let error = bad.parse::<FlowCounts>().unwrap_err();
             assert!(error.to_string().starts_with("--flows: "), "{bad}: {error}");
-        }
-    }
-
-    #[test]
-    fn every_option_sets_its_field_and_the_rest_is_default() {
-        assert_eq!(request(&[]).unwrap(), SimRequest::default());
-        assert_eq!(SimRequest::default().base_rtt(), Duration::from_millis(24));
-        let all = request(&[
-            ("flows", "1,2..4"),
-            ("rate", "1gbit"),
-            ("rtt", "100ms"),
-            ("access-delay", "5ms"),
-            ("access-rate", "10gbit"),
-            ("queue", "1bdp"),
-            ("loss", "0.5%"),
-            ("window", "1MiB"),
-            ("cc", "cubic"),
-            ("initial-window", "4"),
-            ("delayed-ack", ""),
-            ("packet", "9000"),
-            ("time", "10s"),
-            ("warm-up", "5s"),
-            ("bytes", "1GB"),
-            ("cross-traffic", "20mbit"),
-            ("jitter", "12us"),
-            ("seed", "7"),
-        ]);
-        let expected = SimRequest {
-            flows: FlowCounts::Each(vec![1, 2, 3, 4]),
-            rate: Rate::bits_per_second(1_000_000_000),
-            delay: Duration::from_millis(40),
-            access_delay: Duration::from_millis(5),
-            access_rate: Rate::bits_per_second(10_000_000_000),
-            queue: Queue::Bytes(12_500_000),
-            loss: Loss::Independent(0.005),
-            window: 1 << 20,
-            congestion: CongestionAlgorithm::Cubic,
-            initial_window: Some(4),
-            delayed_ack: true,
-            packet: 9000,
-            duration: Duration::from_secs(10),
-            warm_up: Duration::from_secs(5),
-            bytes: Some(1_000_000_000),
-            cross_traffic: Some(Rate::bits_per_second(20_000_000)),
-            jitter: Duration::from_micros(12),
-            autopar: ChunkParameters::default(),
-            seed: 7,
-        };
-        assert_eq!(all.unwrap(), expected);
-    }
-
-    #[test]
-    fn a_file_may_take_an_hour_and_is_the_papers_unless_said() {
-        let seconds = |options: &[(&str, &str)]| request(options).unwrap().duration.as_secs();
-        assert_eq!(seconds(&[("bytes", "1GB")]), 3600);
-        assert_eq!(seconds(&[("bytes", "1GB"), ("time", "5s")]), 5);
-        let probe = request(&[("flows", "probe")]).unwrap();
-        assert_eq!(
-            (probe.file(), probe.effective_initial_window()),
-            (Some(FILE), 2)
-        );
-        assert_eq!(SimRequest::default().file(), None);
-        assert_eq!(
-            request(&[("bytes", "1GB")])
-                .unwrap()
-                .effective_initial_window(),
-            10
-        );
-    }
-
-    #[test]
-    fn mistakes_name_their_option() {
-        for (options, named) in [
-            (&[("rate", "fast")][..], "--rate: 'fast'"),
-            (&[("rate", "0")], "--rate: nothing"),
-            (&[("cc", "vegas")], "--cc: 'vegas'"),
-            (&[("rtt", "1s"), ("delay", "1s")], "--rtt and --delay"),
-            (
-                &[("rtt", "1ms"), ("access-delay", "1ms")],
-                "--rtt: the four times",
-            ),
-            (&[("queue", "some")], "--queue:"),
-            (&[("autopar", "eta=0.7")], "--autopar: it is for"),
-            (&[("seed", "x")], "--seed: not a whole number"),
-            (&[("initial-window", "0")], "--initial-window: 1 to 1000"),
-            (&[("flaws", "1")], "--flaws: there is no such option"),
-        ] {
-            let message = request(options).unwrap_err().to_string();
-            assert!(message.starts_with(named), "{message}");
         }
     }
 }
