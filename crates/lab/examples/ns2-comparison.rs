@@ -76,7 +76,7 @@ fn report() -> Result<(String, usize), LabError> {
 
 impl Ns2Comparison {
     fn of<'r>(part: impl Iterator<Item = &'r FixedNs2Run>) -> Result<Self, LabError> {
-        // What differs in nothing but the number of connections is simulated together.
+        // Runs that differ in nothing but the number of connections are simulated together.
         let mut settings: Vec<(SimRequest, Vec<&FixedNs2Run>)> = Vec::new();
         for reference in part {
             let setting = SimRequest {

@@ -117,7 +117,7 @@ fn sweep_in(place: &Path) -> Vec<PathBuf> {
             continue;
         }
         let path = entry.path();
-        // What cannot be opened is another user's; what cannot be removed is tried again next time.
+        // A directory that cannot be opened is another user's; one that cannot be removed is tried again next time.
         let Ok(Some(_lock)) = lock(&path) else {
             continue;
         };

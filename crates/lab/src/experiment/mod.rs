@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use crate::LabError;
 use results::ExperimentResults;
 
-pub use all::{AllPlannedRuns, AllRuns};
+pub use all::AllRuns;
 pub use leftovers::sweep;
 pub use schedule::PlannedRun;
 pub(crate) use schedule::planned_cells;
@@ -90,6 +90,24 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
+    /// Everything that an experiment has in `mode`, with its results in `out`.
+    pub fn new(name: &str, mode: Mode, out: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            mode,
+            out: out.to_owned(),
+            repetitions: None,
+            seed: None,
+            only: Vec::new(),
+            programs: Vec::new(),
+            resume: false,
+            fresh: false,
+            wait: false,
+            at_most: None,
+            until: None,
+        }
+    }
+
     /// Options that narrow or change the run beyond mode and seed, as words of a command line.
     fn options(&self) -> Vec<String> {
         let repetitions = self.repetitions.map(|n| ("--repetitions", n.to_string()));
@@ -167,10 +185,7 @@ pub fn run_all(
 ///
 /// # Errors
 /// ExperimentResults that do not fit, an option that some experiment does not have.
-pub fn plan_all(
-    request: &RunRequest,
-    budget: Option<Duration>,
-) -> Result<AllPlannedRuns, LabError> {
+pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<String, LabError> {
     all::plan(request, budget)
 }
 

@@ -98,7 +98,7 @@ fn disable_ipv6() -> Result<(), LabError> {
 
 /// The host's settings, in this thread's namespace.
 fn configure(host: &LabHost) -> Result<UnmetNeeds, LabError> {
-    // What one connection learns of the path must not change the next one.
+    // The metrics that one connection caches must not change the next one.
     let ours = ("net.ipv4.tcp_no_metrics_save".to_owned(), "1".to_owned());
     let congestion = host
         .congestion_control

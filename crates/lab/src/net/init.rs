@@ -108,7 +108,7 @@ fn take_descriptor(descriptor: RawFd) -> Result<File, LabError> {
 fn mount_own_proc() -> Result<PathBuf, LabError> {
     unshare(CloneFlags::CLONE_NEWNS)
         .map_err(|e| super::privilege::no_namespace("mount", "user.max_mnt_namespaces", e))?;
-    // What is mounted here must not show outside; what is mounted outside later may show here.
+    // Mounts made here must not show outside; mounts made outside later may show here.
     let fresh = mount_change(
         "/",
         MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM,

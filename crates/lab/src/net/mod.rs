@@ -89,7 +89,7 @@ pub fn run(request: NetRequest) -> Result<NetOutcome, LabError> {
     let program = command_environment::own_executable()?;
     // An experiment that starts this holds signals back, and a process inherits that.
     signals::unblock_all()?;
-    // What is declared later is undone earlier: the lock goes last.
+    // Later declarations are undone earlier: the lock goes last.
     let lock = LabLock::acquire(request.wait)?;
     machine_settings::recover()?;
     privilege::acquire()?;

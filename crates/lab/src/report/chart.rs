@@ -242,11 +242,11 @@ impl<'a> ChartFrame<'a> {
             Some(format!("{} {}", px(*x), px(self.y(value))))
         }));
         html! {
-            g class=(class(&line.style)) data-series=(line.keys) {
+            g class=(class(&line.entry.style)) data-series=(line.entry.keys) {
                 @if !path.is_empty() { path class="c-line" d=(path) {} }
                 @for (point, x) in points {
                     @if let Some(point) = point.as_ref().filter(|point| !point.tip.is_empty()) {
-                        (self.point(point, &line.style, *x))
+                        (self.point(point, &line.entry.style, *x))
                     }
                 }
             }
@@ -300,7 +300,7 @@ pub(super) fn legend(entries: &[LegendEntry]) -> Markup {
     html! {
         ul class="legend" aria-label="Legend" {
             @for entry in entries {
-                li data-key=(entry.key) {
+                li data-key=(entry.keys) {
                     svg viewBox="0 0 28 14" aria-hidden="true" { (swatch(&entry.style)) }
                     span { (entry.label) }
                 }

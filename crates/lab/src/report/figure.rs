@@ -5,7 +5,7 @@
 //! which compares programs; and one chart for each program (its lines are the rows), which is the
 //! shape that papers draw.
 
-use super::grid::{self, CellPlace, ResultGrid};
+use super::grid::{self, ResultGrid};
 use super::scale::ValueAxis;
 use super::theme::{self, Palette};
 use super::{shapes, text};
@@ -58,10 +58,11 @@ pub(super) struct LineStyle {
     pub(super) published: bool,
 }
 
-/// A line of the legend.
+/// A line of the legend, and of charts.
+#[derive(Clone)]
 pub(super) struct LegendEntry {
-    /// Lines that have this key among theirs are hidden with it.
-    pub(super) key: String,
+    /// Its own key, and those of further entries with which it is hidden, separated by spaces.
+    pub(super) keys: String,
     pub(super) label: String,
     pub(super) style: LineStyle,
 }
@@ -104,10 +105,7 @@ impl ChartAxis {
 
 /// One line.
 pub(super) struct ChartLine {
-    /// Keys of the legend's entries that it belongs to, separated by spaces.
-    pub(super) keys: String,
-    pub(super) label: String,
-    pub(super) style: LineStyle,
+    pub(super) entry: LegendEntry,
     /// One for each value of a sweep, or one for each sample over time.
     pub(super) points: Vec<Option<ChartPoint>>,
 }
@@ -163,29 +161,21 @@ impl FigurePlanner<'_> {
         let down = self.grid.results.down.as_ref();
         let heading = down.map_or_else(String::new, |axis| format!("by {}", axis.label));
         let rows = (0..self.grid.rows()).filter(|row| !self.grid.is_free(*row));
-        let panels = rows
-            .map(|row| (self.row_name(row), self.lines_of_row(row)))
-            .collect();
-        let programs = self.grid.programs().map(|(index, program)| LegendEntry {
-            key: format!("p{index}"),
-            label: program.label.clone(),
-            style: self.program_style(program, false),
-        });
-        self.figure(FigureKind::Rows, heading, programs.collect(), panels)
+        let panels = rows.map(|row| (self.row(row).label, self.lines_of_row(row)));
+        let programs = self
+            .grid
+            .programs()
+            .map(|(_, program)| self.program(program));
+        let (legend, panels) = (programs.collect(), panels.collect());
+        self.figure(FigureKind::Rows, heading, legend, panels)
     }
 
     fn by_program(&self) -> Figure {
-        let panel = |(index, program): (usize, &ComparedProgram)| {
-            (program.label.clone(), self.lines_of_program(index))
-        };
-        let panels = self.grid.programs().map(panel).collect();
-        let rows = (0..self.grid.rows()).map(|row| LegendEntry {
-            key: format!("r{row}"),
-            label: self.row_name(row),
-            style: self.row_style(row, false),
-        });
+        let programs = self.grid.programs();
+        let panels = programs.map(|(index, one)| (one.label.clone(), self.lines_of_program(index)));
+        let legend = (0..self.grid.rows()).map(|row| self.row(row)).collect();
         let heading = "by program".to_owned();
-        self.figure(FigureKind::Programs, heading, rows.collect(), panels)
+        self.figure(FigureKind::Programs, heading, legend, panels.collect())
     }
 
     fn figure(
@@ -197,11 +187,7 @@ impl FigurePlanner<'_> {
     ) -> Figure {
         let results = self.grid.results;
         if self.grid.has_paper() {
-            legend.push(LegendEntry {
-                key: PAPER.to_owned(),
-                label: results.reference.clone(),
-                style: paper_style(),
-            });
+            legend.push(self.paper());
         }
         panels.retain(|(_, lines)| !lines.is_empty());
         if let [(title, _)] = panels.as_mut_slice() {
@@ -240,147 +226,117 @@ impl FigurePlanner<'_> {
 
     fn lines_of_row(&self, row: usize) -> Vec<ChartLine> {
         let mut lines = Vec::new();
-        let reference = &self.grid.results.reference;
         if self.grid.one_publication {
             let value = |column| self.grid.published(row, column);
-            lines.extend(self.published(row, PAPER.to_owned(), paper_style(), reference, value));
+            lines.extend(self.published(row, self.paper(), value));
         } else {
             for (index, program) in self.grid.programs() {
-                let (keys, style) = (
-                    format!("p{index} {PAPER}"),
-                    self.program_style(program, true),
-                );
-                lines.extend(self.published_of(index, row, keys, style));
+                lines.extend(self.published_of(index, row, self.program(program)));
             }
         }
         // The first program is the one that matters most: it is drawn last, on top.
         for (index, program) in self.grid.programs().rev() {
             let row = self.grid.counterpart(index, row);
-            let (keys, style) = (format!("p{index}"), self.program_style(program, false));
-            lines.extend(self.measured(index, row, keys, program.label.clone(), style));
+            lines.extend(self.measured(index, row, self.program(program)));
         }
         lines
     }
 
     fn lines_of_program(&self, program: usize) -> Vec<ChartLine> {
-        let rows = || 0..self.grid.rows();
-        let published = rows().filter_map(|row| {
-            let (keys, style) = (format!("r{row} {PAPER}"), self.row_style(row, true));
-            self.published_of(program, row, keys, style)
-        });
-        let measured = rows().filter_map(|row| {
-            let (name, style) = (self.row_name(row), self.row_style(row, false));
-            self.measured(program, row, format!("r{row}"), name, style)
-        });
+        let rows = || (0..self.grid.rows()).map(|row| (row, self.row(row)));
+        let published = rows().filter_map(|(row, entry)| self.published_of(program, row, entry));
+        let measured = rows().filter_map(|(row, entry)| self.measured(program, row, entry));
         published.chain(measured).collect()
     }
 
-    fn measured(
-        &self,
-        program: usize,
-        row: usize,
-        keys: String,
-        label: String,
-        style: LineStyle,
-    ) -> Option<ChartLine> {
+    fn measured(&self, program: usize, row: usize, entry: LegendEntry) -> Option<ChartLine> {
         let point = |column| {
             let cell = self.grid.cell(program, row, column)?;
             let value = self.grid.median(program, row, column);
-            let place = CellPlace {
-                program,
-                row,
-                column,
-            };
+            let half = cell.half_width;
             (value.is_some() || !cell.samples.is_empty()).then(|| ChartPoint {
                 value,
-                half_width: cell
-                    .half_width
-                    .filter(|half| half.is_finite() && *half > 0.0),
-                tip: text::measured_tip(self.grid, place, cell),
+                half_width: half.filter(|half| half.is_finite() && *half > 0.0),
+                tip: text::measured_tip(self.grid, program, (row, column), cell),
                 ..ChartPoint::default()
             })
         };
-        let points = (0..self.grid.columns()).map(point).collect();
-        line(keys, label, style, points)
+        line(entry, (0..self.grid.columns()).map(point).collect())
     }
 
-    fn published_of(
-        &self,
-        program: usize,
-        row: usize,
-        keys: String,
-        style: LineStyle,
-    ) -> Option<ChartLine> {
-        let reference = &self.grid.results.reference;
-        let label = format!("{reference}, {}", self.grid.label(program));
-        let value = |column| self.grid.paper(program, row, column);
-        self.published(row, keys, style, &label, value)
+    /// The values published for a program; they are hidden with it and with all published values.
+    fn published_of(&self, program: usize, row: usize, of: LegendEntry) -> Option<ChartLine> {
+        let mut entry = LegendEntry {
+            keys: format!("{} {PAPER}", of.keys),
+            label: format!("{}, {}", self.paper().label, self.grid.label(program)),
+            ..of
+        };
+        entry.style.published = true;
+        self.published(row, entry, |column| self.grid.paper(program, row, column))
     }
 
     fn published(
         &self,
         row: usize,
-        keys: String,
-        style: LineStyle,
-        label: &str,
+        entry: LegendEntry,
         value: impl Fn(usize) -> Option<f64>,
     ) -> Option<ChartLine> {
         let point = |column| {
             let value = value(column)?;
             Some(ChartPoint {
                 value: Some(value),
-                tip: text::published_tip(self.grid, label, (row, column), value),
+                tip: text::published_tip(self.grid, &entry.label, (row, column), value),
                 ..ChartPoint::default()
             })
         };
         let points = (0..self.grid.columns()).map(point).collect();
-        line(keys, label.to_owned(), style, points)
+        line(entry, points)
     }
 
-    fn row_name(&self, row: usize) -> String {
+    fn program(&self, program: &ComparedProgram) -> LegendEntry {
+        let programs = &self.grid.results.programs;
+        let index = programs.iter().position(|one| one.key == program.key);
+        LegendEntry {
+            keys: format!("p{}", index.unwrap_or_default()),
+            label: program.label.clone(),
+            style: LineStyle {
+                colour: self.palette.colour(&program.key),
+                marker: self.palette.marker(&program.key),
+                published: false,
+            },
+        }
+    }
+
+    fn row(&self, row: usize) -> LegendEntry {
         let down = self.grid.results.down.as_ref();
-        down.map_or_else(String::new, |axis| grid::value_name(axis, row))
-    }
-
-    fn program_style(&self, program: &ComparedProgram, published: bool) -> LineStyle {
-        LineStyle {
-            colour: self.palette.colour(&program.key),
-            marker: self.palette.marker(&program.key),
-            published,
+        LegendEntry {
+            keys: format!("r{row}"),
+            label: down.map_or_else(String::new, |axis| grid::value_name(axis, row)),
+            style: LineStyle {
+                colour: theme::ramp(row, self.grid.rows()),
+                marker: row % shapes::MARKERS,
+                published: false,
+            },
         }
     }
 
-    fn row_style(&self, row: usize, published: bool) -> LineStyle {
-        LineStyle {
-            colour: theme::ramp(row, self.grid.rows()),
-            marker: row % shapes::MARKERS,
-            published,
+    fn paper(&self) -> LegendEntry {
+        LegendEntry {
+            keys: PAPER.to_owned(),
+            label: self.grid.results.reference.clone(),
+            style: LineStyle {
+                colour: PAPER.to_owned(),
+                marker: 0,
+                published: true,
+            },
         }
-    }
-}
-
-fn paper_style() -> LineStyle {
-    LineStyle {
-        colour: PAPER.to_owned(),
-        marker: 0,
-        published: true,
     }
 }
 
 /// A line that has a point.
-fn line(
-    keys: String,
-    label: String,
-    style: LineStyle,
-    points: Vec<Option<ChartPoint>>,
-) -> Option<ChartLine> {
+fn line(entry: LegendEntry, points: Vec<Option<ChartPoint>>) -> Option<ChartLine> {
     let any = points.iter().any(Option::is_some);
-    any.then_some(ChartLine {
-        keys,
-        label,
-        style,
-        points,
-    })
+    any.then_some(ChartLine { entry, points })
 }
 
 /// Values that the vertical axis must have room for: every value, and error bars as far as they do not
@@ -407,8 +363,8 @@ fn describe(values: &[String], lines: &[ChartLine]) -> String {
         };
         let mut valued = points.filter_map(valued);
         let first = valued.next()?;
-        let last = valued.last().unwrap_or_else(|| first.clone());
-        Some(format!("{}: {first} to {last}.", line.label))
+        let last = valued.next_back().unwrap_or_else(|| first.clone());
+        Some(format!("{}: {first} to {last}.", line.entry.label))
     };
     let sentences: Vec<String> = lines.iter().rev().filter_map(sentence).collect();
     sentences.join(" ")
@@ -425,7 +381,11 @@ mod tests {
     }
 
     fn labels(panel: &ChartPanel) -> Vec<&str> {
-        panel.lines.iter().map(|line| line.label.as_str()).collect()
+        panel
+            .lines
+            .iter()
+            .map(|line| line.entry.label.as_str())
+            .collect()
     }
 
     #[test]
@@ -454,7 +414,7 @@ mod tests {
         let drawn = figures(&samples::with_auto());
         assert_eq!((drawn[0].panels.len(), drawn[1].panels.len()), (2, 3));
         for panel in &drawn[0].panels {
-            assert_eq!(panel.lines[1].label, "longhaul, which chooses");
+            assert_eq!(panel.lines[1].entry.label, "longhaul, which chooses");
             assert_eq!(
                 panel.lines[1].points[0].as_ref().unwrap().value,
                 Some(900.0)
@@ -485,8 +445,10 @@ mod tests {
         let lines = drawn[0].panels[0]
             .lines
             .iter()
-            .filter(|line| line.style.published);
-        let published: Vec<_> = lines.map(|line| (&*line.keys, &*line.label)).collect();
+            .filter(|line| line.entry.style.published);
+        let published: Vec<_> = lines
+            .map(|line| (&*line.entry.keys, &*line.entry.label))
+            .collect();
         let globus = ("p1 paper", "published, globus-url-copy");
         assert_eq!(published, [("p0 paper", "published, longhaul"), globus]);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::grid::{CellPlace, ResultGrid, RunCounts, ratio};
+use super::grid::{ResultGrid, RunCounts, ratio};
 use crate::experiment::results::{ExperimentResults, ResultCell};
 use crate::quoting::shell_word;
 
@@ -67,7 +67,12 @@ pub(super) fn capitalised(text: &str) -> String {
 }
 
 /// Facts about a measured cell, one a line: program, point, value, published value, circumstances.
-pub(super) fn measured_tip(grid: &ResultGrid<'_>, place: CellPlace, cell: &ResultCell) -> String {
+pub(super) fn measured_tip(
+    grid: &ResultGrid<'_>,
+    program: usize,
+    (row, column): (usize, usize),
+    cell: &ResultCell,
+) -> String {
     let results = grid.results;
     let shown = match (cell.median, cell.half_width) {
         (Some(median), Some(half)) => {
@@ -78,8 +83,8 @@ pub(super) fn measured_tip(grid: &ResultGrid<'_>, place: CellPlace, cell: &Resul
         (None, _) if RunCounts::of(cell).failed && !cell.samples.is_empty() => "failed".to_owned(),
         (None, _) => "no valid run".to_owned(),
     };
-    let point = grid.point_name(place.row, place.column);
-    let mut lines = vec![grid.label(place.program).to_owned(), point, shown];
+    let point = grid.point_name(row, column);
+    let mut lines = vec![grid.label(program).to_owned(), point, shown];
     if let Some(paper) = cell.paper {
         let ratio =
             ratio(cell.median, cell.paper).map(|ratio| format!(", \u{d7}{}", factor(ratio)));
@@ -213,17 +218,10 @@ mod tests {
         let mut results = samples::two_by_two();
         results.cells[4].samples[0].limited_by = Some("receive window".to_owned());
         results.cells[4].cpu_per_gigabyte = Some(0.7);
-        let (grid, place) = (
-            ResultGrid::of(&results),
-            CellPlace {
-                program: 1,
-                row: 0,
-                column: 0,
-            },
-        );
+        let grid = ResultGrid::of(&results);
         let mut cell = results.cells[4].clone();
         assert_eq!(
-            measured_tip(&grid, place, &cell),
+            measured_tip(&grid, 1, (0, 0), &cell),
             "globus-url-copy\nparallel streams 1, one-way latency 1\u{a0}ms\n\
              500 ± 25 Mbit/s\npublished 400, ×1.25\n3 runs\n0.700 s of processor time a GB\n\
              limited by receive window"
@@ -232,13 +230,13 @@ mod tests {
         cell.samples
             .iter_mut()
             .for_each(|run| run.invalid = vec!["late".to_owned()]);
-        let tip = measured_tip(&grid, place, &cell);
+        let tip = measured_tip(&grid, 1, (0, 0), &cell);
         assert!(
             tip.contains("no valid run") && tip.contains("3 runs, 3 left out: late"),
             "{tip}"
         );
         cell.samples.iter_mut().for_each(|run| run.value = None);
-        assert!(measured_tip(&grid, place, &cell).contains("failed"));
+        assert!(measured_tip(&grid, 1, (0, 0), &cell).contains("failed"));
     }
 
     #[test]

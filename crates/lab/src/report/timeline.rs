@@ -78,7 +78,7 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
         .iter()
         .enumerate()
         .map(|(index, (name, program))| LegendEntry {
-            key: format!("t{index}"),
+            keys: format!("t{index}"),
             label: (*name).to_owned(),
             style: LineStyle {
                 // A program has the same colour everywhere; lines of one program have a ramp.
@@ -144,9 +144,7 @@ fn time_panel(
             last.tip = format!("{}\n{value} {unit} after {time} s", line.name);
         }
         Some(ChartLine {
-            keys: entry.key.clone(),
-            label: line.name.clone(),
-            style: entry.style.clone(),
+            entry: entry.clone(),
             points,
         })
     });
@@ -181,7 +179,11 @@ mod tests {
     }
 
     fn labels(panel: &ChartPanel) -> Vec<&str> {
-        panel.lines.iter().map(|line| line.label.as_str()).collect()
+        panel
+            .lines
+            .iter()
+            .map(|line| line.entry.label.as_str())
+            .collect()
     }
 
     #[test]

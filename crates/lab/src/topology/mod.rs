@@ -37,7 +37,7 @@
 //! trace_start = "90s"           # from there, round and round; default 0s
 //! ```
 //!
-//! What is said more specially wins: a direction, then its path, then a direction of `default`
+//! The more special table wins: a direction, then its path, then a direction of `default`
 //! (where forward is from the earlier host to the later), then `default`. A trace replaces rate,
 //! delay and loss where it has such a column; saying both in one place, or a value over a trace, is
 //! refused.

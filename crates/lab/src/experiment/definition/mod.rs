@@ -218,7 +218,7 @@ pub(crate) struct ExperimentDefinition {
     /// The published result; empty: nothing published.
     #[serde(default)]
     pub(crate) source: String,
-    /// What the values in `paper` are called.
+    /// The name of the values in `paper`.
     #[serde(default = "published")]
     pub(crate) reference: String,
     pub(crate) kind: ExperimentKind,

@@ -128,7 +128,7 @@ impl RunMaker<'_> {
             .map_err(|e| LabError::system(format!("cannot start {}", self.longhaul.display()), e))
     }
 
-    /// What the process observed, or why it observed nothing.
+    /// The outcome that the process observed, or why it observed nothing.
     fn outcome(&self, prepared: &PreparedRun, code: Option<i32>) -> Result<CellOutcome, LabError> {
         let observed = std::fs::read(prepared.task.outcome_file()).ok();
         if let Some(outcome) = observed.and_then(|json| serde_json::from_slice(&json).ok()) {
@@ -189,7 +189,7 @@ fn text(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a run left.
+/// The output of a run that has ended.
 struct RunOutput<'a> {
     one: &'a Participant,
     definition: &'a ExperimentDefinition,

@@ -42,7 +42,7 @@ pub(crate) struct OutputReading {
     /// A file in `{scratch}` that is read in place of what the client printed; `NAME*`: all that begin so.
     #[serde(default)]
     file: Option<String>,
-    /// What counts of the values of several files.
+    /// The number that the values of several files come to.
     #[serde(default)]
     of_files: FileStatistic,
     /// Factor for the number.

@@ -28,20 +28,8 @@ values = [21.2, 42.4, 84.8]
 fn request(directory: &Path, text: &str) -> RunRequest {
     let file = directory.join("few.toml");
     std::fs::write(&file, text).unwrap();
-    RunRequest {
-        name: file.display().to_string(),
-        mode: Mode::Quick,
-        out: directory.join("results"),
-        repetitions: None,
-        seed: None,
-        only: Vec::new(),
-        programs: Vec::new(),
-        resume: false,
-        fresh: false,
-        wait: false,
-        at_most: None,
-        until: None,
-    }
+    let name = file.display().to_string();
+    RunRequest::new(&name, Mode::Quick, &directory.join("results"))
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn traces_are_found_beside_the_file() {
     let topology = Topology::read(&file).unwrap();
     let trace = topology.paths[0].forward.trace.as_ref().unwrap();
     assert_eq!(trace.points().len(), 2);
-    // What was run can be run again without the trace's file.
+    // The written file can be run again without the trace's file.
     assert_eq!(parse(&topology.to_toml()), topology);
 }
 
