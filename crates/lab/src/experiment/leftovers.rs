@@ -1,7 +1,7 @@
 //! Directories that belong to one process, and those whose process was killed.
 //!
 //! A directory is owned by who holds the lock (flock(2)) on it. The kernel drops the lock with the
-//! process, so that a directory that can be locked is nobody's. Processes of a run carry the path of
+//! process, so that a directory that can be locked has no owner. Processes of a run carry the path of
 //! its directory in their environment.
 
 use std::fs::{File, OpenOptions, Permissions};
@@ -42,7 +42,7 @@ pub(crate) fn places() -> [PathBuf; 2] {
 /// A directory of this process; it goes with it.
 #[derive(Debug)]
 pub(crate) struct OwnedDirectory {
-    // Before the lock: nobody else's to remove meanwhile.
+    // Removed while the lock is held: fields are dropped in their order.
     directory: TempDir,
     _lock: File,
 }
@@ -78,8 +78,8 @@ impl OwnedDirectory {
     }
 }
 
-/// Takes the lock of a directory of this user's, never through a symbolic link. `None`: it is somebody's,
-/// or gone.
+/// Takes the lock of a directory of this user's, never through a symbolic link. `None`: another process
+/// has it, or it is gone.
 fn lock(path: &Path) -> std::io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();

@@ -149,7 +149,7 @@ pub fn catalog() -> Vec<ExperimentListing> {
     catalog::listings()
 }
 
-/// Runs an experiment, cell by cell; `say` hears a line for people as each cell is done.
+/// Runs an experiment, cell by cell; `say` gets a line for people when a cell is done.
 ///
 /// Signals that would end the process are held back in the calling thread meanwhile: what is done is
 /// kept, then the signal takes its effect.
@@ -169,7 +169,7 @@ pub fn plan(request: &RunRequest) -> Result<PlannedRun, LabError> {
     Ok(schedule::Schedule::of(request)?.planned(u32::MAX))
 }
 
-/// Runs every experiment that ships, whatever name `request` has; repetitions are trimmed to `budget`.
+/// Runs every experiment that ships, the name in `request` is ignored; repetitions are trimmed to `budget`.
 ///
 /// # Errors
 /// As [`plan_all`]; another lab is running. An experiment that fails is kept, and the next one run.
@@ -190,7 +190,7 @@ pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<String
 }
 
 /// One measurement inside a lab (`longhaul lab cell`, not for users): starts the servers, runs the
-/// client, writes what it saw; ends early when its standard input does.
+/// client, writes the outcome; ends early when its standard input does.
 ///
 /// # Errors
 /// The job cannot be read, or a server does not start.

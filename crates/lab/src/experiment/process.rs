@@ -66,13 +66,13 @@ pub(crate) fn done_before(done: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Res
 }
 
 /// Ends this process, and its group if `group`, when the pipe that is its standard input has no
-/// writing end any more: whoever started it is gone, killed perhaps.
+/// writing end any more: the process that started it has ended, perhaps by a signal.
 ///
 /// # Errors
 /// No thread can be started.
 pub(crate) fn end_with_input(group: bool) -> io::Result<()> {
     let watch = move || {
-        // Nothing is ever written: whatever reading brings, it is the end.
+        // Nothing is ever written to the pipe, so that any return of read(2) means its end.
         let _ = io::Read::read(&mut io::stdin(), &mut [0]);
         if group {
             let _ = rustix::process::kill_current_process_group(Signal::KILL);

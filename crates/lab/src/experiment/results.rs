@@ -69,7 +69,7 @@ pub struct ExperimentResults {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<ResultCell>,
     /// How many cells the whole experiment has in this mode, as far as its programs are known; 0:
-    /// nobody counted.
+    /// not counted.
     #[serde(default)]
     pub planned: usize,
     /// Remarks for the reader: what was left out and why.

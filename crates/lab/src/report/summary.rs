@@ -107,7 +107,7 @@ fn against(grid: &ResultGrid<'_>, key: &str) -> Vec<SummaryStatement> {
 }
 
 /// Opponent of longhaul at a point: the best peer there; where longhaul chose by itself, the
-/// best peer at whatever row was best for it.
+/// best peer at the row that was best for it.
 fn opponent(grid: &ResultGrid<'_>, row: usize, column: usize) -> Option<f64> {
     match grid.is_free(row) {
         true => {
@@ -182,7 +182,7 @@ pub(super) fn coverage(grid: &ResultGrid<'_>) -> String {
     text
 }
 
-/// Whether it is longhaul, under whatever settings.
+/// Whether it is longhaul, with any settings.
 fn is_ours(key: &str) -> bool {
     key == "longhaul" || key.starts_with("longhaul-")
 }

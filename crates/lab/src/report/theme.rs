@@ -10,7 +10,7 @@ pub(super) const COLOURS: usize = 8;
 
 /// Colours of `chart.css` as custom properties: name, light and dark value.
 ///
-/// `s0`..`s7` tell programs apart also for the colour-blind (hues after Okabe and Ito, 2008, with
+/// `s0`..`s7` keep programs apart also for the colour-blind (hues after Okabe and Ito, 2008, with
 /// lightness changed for a contrast of at least 3:1 on the page); `r0`..`r7` are a ramp of rising
 /// lightness for rows that have an order (part of matplotlib's plasma).
 const PALETTE: &[(&str, &str, &str)] = &[

@@ -12,7 +12,7 @@ use super::request::SimRequest;
 use crate::LabError;
 use crate::topology::{NetworkOptions, Topology};
 
-/// How long a file may take if nobody says.
+/// How long a file may take unless `time` says.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// The names of all options.

@@ -23,7 +23,7 @@ const MOST_INITIAL_WINDOW: u32 = 1000;
 const LONGEST: Duration = Duration::from_secs(86_400);
 /// Longest one-way delay.
 const MOST_DELAY: Duration = Duration::from_secs(600);
-/// The file, if nobody says its size: the paper's 10 Gbyte.
+/// The file if no size is given: the paper's 10 Gbyte.
 pub(super) const FILE: u64 = 10_000_000_000;
 
 /// The way in which the number of connections is found while a file is sent.
@@ -177,7 +177,7 @@ impl SimRequest {
         self.file().is_none() || disturbed || self.cross_traffic.is_some()
     }
 
-    /// Number that longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
+    /// Number that longhaul begins with when none is given (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
         let prior = tune::streams::prior_from_rtt(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
         prior.streams.unwrap_or(1)

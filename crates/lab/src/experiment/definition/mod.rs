@@ -196,8 +196,7 @@ impl VariantDefinition {
     }
 }
 
-/// Programs or variants of which the best one counts, at each point another one perhaps: what somebody
-/// finds who tries them all.
+/// Programs or variants of which the best one counts at each point: the result of trying them all.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BestDefinition {

@@ -251,10 +251,10 @@ pub(crate) fn count_cells(
     definition: &ExperimentDefinition,
 ) -> Result<usize, LabError> {
     let keys = definition.programs.of(mode).iter();
-    let everybody = keys.map(|key| Participant::of(definition, beside(name), key));
-    let everybody: Vec<Participant> = everybody.collect::<Result<_, _>>()?;
+    let all = keys.map(|key| Participant::of(definition, beside(name), key));
+    let all: Vec<Participant> = all.collect::<Result<_, _>>()?;
     let visited = visited_values(definition, mode, &[])?;
-    let points = points(definition, &visited, &everybody);
+    let points = points(definition, &visited, &all);
     Ok(points.iter().map(|(_, here)| here.len()).sum())
 }
 

@@ -50,7 +50,7 @@ enum EarlyEnd {
     OutOfTime,
 }
 
-/// Runs what `request` asks for; `say` hears lines for people.
+/// Runs what `request` asks for; `say` gets lines for people.
 ///
 /// # Errors
 /// See [`super::run`].
