@@ -125,7 +125,7 @@ impl Topology {
     /// path, with the options of `shorthand` over it for every host and path.
     ///
     /// # Errors
-    /// As [`Topology::parse_options`]; a mistake in an option names the option.
+    /// As [`Topology::read`]; a mistake in an option names the option.
     pub fn from_options(
         file: Option<&FilePath>,
         shorthand: &NetworkOptions,

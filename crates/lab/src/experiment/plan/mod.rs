@@ -112,29 +112,26 @@ pub(crate) fn participants(
         let fits = one.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
         let what = format!("{key} does not fit this 'kind'");
         definition::check(&request.name, "programs", fits, what)?;
-        if !root && one.program.needs_root.contains(&definition.kind) {
+        let needs_root = one.program.needs_root.contains(&definition.kind);
+        let left_out = if needs_root && !root {
             let label = &one.program.label;
-            found
-                .notes
-                .push(format!("{label} left out: its server needs root"));
-            continue;
-        }
-        match one.program.locate(&search) {
-            Ok(binaries) => one.binaries = binaries,
-            Err(note) => {
-                found.notes.push(note);
-                continue;
-            }
-        }
-        let quick = one
-            .variant
-            .quick_note()
-            .filter(|_| request.mode == Mode::Quick);
-        for note in one.program.note.iter().chain(&quick) {
-            // Variants of one program share its remark.
+            Some(format!("{label} left out: its server needs root"))
+        } else {
+            let located = one.program.locate(&search);
+            located.map(|binaries| one.binaries = binaries).err()
+        };
+        let quick = one.variant.quick_note();
+        let quick = quick.filter(|_| request.mode == Mode::Quick);
+        let remarks = one.program.note.iter().chain(&quick);
+        let remarks = remarks.filter(|_| left_out.is_none());
+        for note in left_out.iter().chain(remarks) {
+            // Variants of one program share its remarks.
             if !found.notes.contains(note) {
                 found.notes.push(note.clone());
             }
+        }
+        if left_out.is_some() {
+            continue;
         }
         let path = longhaul.display().to_string();
         one.binaries.insert("longhaul".to_owned(), path);

@@ -76,7 +76,7 @@ impl Fixture {
         self.run().unwrap().0
     }
 
-    fn file(&self) -> std::path::PathBuf {
+    fn file(&self) -> PathBuf {
         self.directory.path().join("results/few-quick.json")
     }
 
