@@ -232,29 +232,15 @@ fn blank(
     participants: &Participants,
 ) -> Result<ExperimentResults, LabError> {
     let definition = &known.definition;
-    let mut axes = definition.axes().zip(visited).map(|(axis, values)| {
-        let own = participants
-            .all
-            .iter()
-            .filter_map(|one| one.program.ignores.get(&axis.key));
-        shown(axis, values, own)
-    });
-    let down = definition.down.as_ref().and_then(|_| axes.next());
-    let across = shown(
-        &definition.across,
-        visited.last().map_or(&[], Vec::as_slice),
-        [].iter(),
-    );
-    let across = axes.next().unwrap_or(across);
+    // The axis down, if there is one, is the first that is visited.
+    let across = visited.last().map_or(&[][..], Vec::as_slice);
+    let down = definition.down.as_ref().zip(visited.first());
     let own: Vec<ComparedProgram> = participants.all.iter().map(Participant::shown).collect();
     let bests = best::shown(&definition.best, &own);
     let also = definition.also.iter().map(MeasureDefinition::shown);
     let ratios = best::ratios(&definition.best, definition.higher_is_better);
-    let kernel = rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned();
-    let cpus = std::thread::available_parallelism();
+    let charts = definition.series.iter().map(SeriesDefinition::chart);
+    let notes = definition.notes.iter().chain(&participants.notes);
     // To the second, as RFC 3339 without a fraction.
     let second = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second());
     Ok(ExperimentResults {
@@ -268,47 +254,41 @@ fn blank(
         seed: request.seed.unwrap_or(definition.seed),
         definition: known.fingerprint.clone(),
         options: request.options(),
-        environment: TestMachine {
-            kernel,
-            cpus: cpus.map_or(1, std::num::NonZero::get),
-            versions: participants.versions.iter().cloned().collect(),
-            sysctls: Default::default(),
-        },
+        environment: machine(participants),
         unit: definition.unit.clone(),
         higher_is_better: definition.higher_is_better,
         also: also.chain(ratios).collect(),
-        charts: definition
-            .series
-            .iter()
-            .map(SeriesDefinition::chart)
-            .collect(),
+        charts: charts.collect(),
         baseline: definition.baseline.clone(),
-        across,
-        down,
+        across: shown(&definition.across, across, participants),
+        down: down.map(|(axis, values)| shown(axis, values, participants)),
         programs: own.into_iter().chain(bests).collect(),
         cells: Vec::new(),
         unfinished: Vec::new(),
         planned: plan::count_cells(&request.name, request.mode, definition)?,
-        notes: definition
-            .notes
-            .iter()
-            .chain(&participants.notes)
-            .cloned()
-            .collect(),
+        notes: notes.cloned().collect(),
     })
 }
 
+/// This machine, with the versions of the programs; the hosts' settings are added when they are known.
+fn machine(participants: &Participants) -> TestMachine {
+    let system = rustix::system::uname();
+    let cpus = std::thread::available_parallelism();
+    TestMachine {
+        kernel: system.release().to_string_lossy().into_owned(),
+        cpus: cpus.map_or(1, std::num::NonZero::get),
+        versions: participants.versions.iter().cloned().collect(),
+        sysctls: Default::default(),
+    }
+}
+
 /// An axis with the values that are visited, and those that programs show in place of them.
-fn shown<'a>(
-    axis: &AxisDefinition,
-    visited: &[String],
-    own: impl Iterator<Item = &'a String>,
-) -> SweepAxis {
+fn shown(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
     let mut values = visited.to_vec();
-    for value in own {
-        if !values.contains(value) {
-            values.push(value.clone());
-        }
+    for one in &participants.all {
+        let own = one.program.ignores.get(&axis.key);
+        let own = own.filter(|own| !values.contains(own)).cloned();
+        values.extend(own);
     }
     SweepAxis {
         key: axis.key.clone(),

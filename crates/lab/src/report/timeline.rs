@@ -68,32 +68,10 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
             }
         }
     }
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for named in panels.iter().flat_map(|(_, lines)| lines) {
-        if !names.iter().any(|(name, _)| *name == named.name) {
-            names.push((&named.name, named.program));
-        }
-    }
-    let legend: Vec<LegendEntry> = names
-        .iter()
-        .enumerate()
-        .map(|(index, (name, program))| LegendEntry {
-            keys: format!("t{index}"),
-            label: (*name).to_owned(),
-            style: LineStyle {
-                // A program has the same colour everywhere; lines of one program have a ramp.
-                colour: match together {
-                    true => palette.colour(program),
-                    false => theme::ramp(index, names.len()),
-                },
-                marker: index,
-                published: false,
-            },
-        })
-        .collect();
-    let panels = panels
-        .iter()
-        .map(|(title, lines)| time_panel(title, lines, &legend, &chart.unit));
+    let lines = panels.iter().flat_map(|(_, lines)| lines);
+    let legend = legend(lines, together.then_some(palette));
+    let panels = panels.iter();
+    let panels = panels.map(|(title, lines)| time_panel(title, lines, &legend, &chart.unit));
     Figure {
         kind: FigureKind::Time,
         heading: format!("{} over time", chart.title),
@@ -102,6 +80,33 @@ fn timeline(grid: &ResultGrid<'_>, palette: &Palette, index: usize, chart: &Time
         id: String::new(),
         file: String::new(),
     }
+}
+
+/// An entry for each name. A program has the same colour everywhere, that of the `palette`; lines of one
+/// program have a ramp.
+fn legend<'a>(
+    lines: impl Iterator<Item = &'a NamedSeries<'a>>,
+    palette: Option<&Palette>,
+) -> Vec<LegendEntry> {
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for named in lines {
+        if !names.iter().any(|(name, _)| *name == named.name) {
+            names.push((&named.name, named.program));
+        }
+    }
+    let entry = |(index, (name, program)): (usize, &(&str, &str))| LegendEntry {
+        keys: format!("t{index}"),
+        label: (*name).to_owned(),
+        style: LineStyle {
+            colour: match palette {
+                Some(palette) => palette.colour(program),
+                None => theme::ramp(index, names.len()),
+            },
+            marker: index,
+            published: false,
+        },
+    };
+    names.iter().enumerate().map(entry).collect()
 }
 
 /// Whether the series is sound: a results file may hold anything.

@@ -27,75 +27,63 @@ impl AxisDefinition {
 impl ExperimentDefinition {
     /// Refuses a file that makes no sense; the message names the key.
     pub(super) fn check(&self, file: &str) -> Result<(), LabError> {
+        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
         self.across.check(file, "across")?;
         if let Some(down) = &self.down {
             down.check(file, "down")?;
             let differs = down.key != self.across.key;
-            check(file, "down.key", differs, "the same as 'across.key'")?;
+            must(differs, "down.key", "the same as 'across.key'")?;
         }
         for mode in [Mode::Full, Mode::Quick] {
             let key = |what: &str| format!("{what}.{}", mode.name());
-            let programs = !self.programs.of(mode).is_empty();
-            check(file, &key("programs"), programs, "name at least one")?;
-            let repetitions = *self.repetitions.of(mode) > 0;
-            check(
-                file,
-                &key("repetitions"),
-                repetitions,
-                "must be more than 0",
-            )?;
-            let limit = *self.limit.of(mode) > 0;
-            check(file, &key("limit"), limit, "must be more than 0")?;
+            let some = !self.programs.of(mode).is_empty();
+            must(some, &key("programs"), "name at least one")?;
+            let some = *self.repetitions.of(mode) > 0;
+            must(some, &key("repetitions"), "must be more than 0")?;
+            let some = *self.limit.of(mode) > 0;
+            must(some, &key("limit"), "must be more than 0")?;
             let size = self.bytes.as_ref().map(|bytes| units::size(bytes.of(mode)));
-            size.transpose()
-                .map_err(|e| mistake(file, &key("bytes"), e))?;
+            let size = size.transpose();
+            size.map_err(|e| mistake(file, &key("bytes"), e))?;
         }
-        let network = self.network.is_some() == (self.kind == ExperimentKind::Net);
-        check(
-            file,
-            "network",
-            network,
-            "is for kind 'net', which needs it",
-        )?;
-        let simulation = self.simulation.is_some() == (self.kind == ExperimentKind::Sim);
-        check(
-            file,
-            "simulation",
-            simulation,
-            "is for kind 'sim', which needs it",
-        )?;
+        let fits = self.network.is_some() == (self.kind == ExperimentKind::Net);
+        must(fits, "network", "is for kind 'net', which needs it")?;
+        let fits = self.simulation.is_some() == (self.kind == ExperimentKind::Sim);
+        must(fits, "simulation", "is for kind 'sim', which needs it")?;
         self.check_measures(file)?;
         self.check_variants(file)?;
+        self.check_participants(file)?;
+        let rows: Vec<&String> = self.down.iter().flat_map(|down| &down.full).collect();
+        for (row, values) in &self.paper {
+            let key = format!("paper.{row}");
+            let known = rows.contains(&row) || rows.is_empty() && row == ONLY_ROW;
+            must(known, &key, "is no value of 'down', or 'values' without it")?;
+            self.check_row(file, &key, values)?;
+        }
+        Ok(())
+    }
+
+    /// Keys of programs must be those of programs that take part.
+    fn check_participants(&self, file: &str) -> Result<(), LabError> {
+        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
         let takes_part = |key: &String| self.all_programs().any(|known| known == key);
         for (key, best) in &self.best {
             let at = format!("best.{key}");
-            check(file, &at, !takes_part(key), "is the key of a program")?;
-            check(file, &at, !best.of.is_empty(), "name at least one program")?;
+            must(!takes_part(key), &at, "is the key of a program")?;
+            must(!best.of.is_empty(), &at, "name at least one program")?;
             for of in &best.of {
-                check(file, &at, takes_part(of), format!("'{of}' takes no part"))?;
+                must(takes_part(of), &at, &format!("'{of}' takes no part"))?;
             }
         }
         if let Some(key) = &self.baseline {
             let known = takes_part(key) || self.best.contains_key(key);
-            check(file, "baseline", known, format!("'{key}' takes no part"))?;
+            must(known, "baseline", &format!("'{key}' takes no part"))?;
         }
         for (index, series) in self.series.iter().enumerate() {
             let key = format!("series.{index}");
-            check(
-                file,
-                &key,
-                !series.lines.is_empty(),
-                "name at least one field in 'lines'",
-            )?;
+            must(!series.lines.is_empty(), &key, "'lines' has no field")?;
             let known = series.programs.iter().all(takes_part);
-            check(file, &key, known, "names a program that takes no part")?;
-        }
-        let rows: Vec<&String> = self.down.iter().flat_map(|down| &down.full).collect();
-        for (row, values) in &self.paper {
-            let known = rows.contains(&row) || rows.is_empty() && row == ONLY_ROW;
-            let what = format!("is no value of 'down', or '{ONLY_ROW}' without it");
-            check(file, &format!("paper.{row}"), known, what)?;
-            self.check_row(file, &format!("paper.{row}"), values)?;
+            must(known, &key, "names a program that takes no part")?;
         }
         Ok(())
     }
@@ -107,16 +95,13 @@ impl ExperimentDefinition {
     }
 
     fn check_measures(&self, file: &str) -> Result<(), LabError> {
+        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
         let also = self.also.iter().map(|also| (&also.measure, &also.unit));
         let all = std::iter::once((&self.measure, &self.unit)).chain(also);
         let mut seen: Vec<&String> = Vec::new();
         for (measure, unit) in all {
-            check(
-                file,
-                "measure",
-                !seen.contains(&measure),
-                format!("'{measure}' twice"),
-            )?;
+            let first = !seen.contains(&measure);
+            must(first, "measure", &format!("'{measure}' twice"))?;
             seen.push(measure);
             let known = match self.kind {
                 ExperimentKind::Sim => Some(simulated(file, measure)?.unit),
@@ -124,54 +109,42 @@ impl ExperimentDefinition {
             };
             let known = known.unwrap_or(unit);
             let what = format!("'{measure}' is measured in {known}");
-            check(file, "unit", known == unit, what)?;
+            must(known == unit, "unit", &what)?;
         }
         for (name, ratio) in &self.ratios {
+            let key = format!("ratios.{name}");
+            let is_free = built_in_unit(name).is_none();
+            must(is_free, &key, "is the name of another measure")?;
             // One level deep, so that no ratio is made of itself.
-            let nested = [&ratio.of, &ratio.to]
-                .iter()
-                .any(|part| self.ratios.contains_key(*part));
-            let simple = !nested && built_in_unit(name).is_none();
-            let what = "is the name of another measure, or made of a ratio";
-            check(file, &format!("ratios.{name}"), simple, what)?;
+            let is_ratio = |part: &String| self.ratios.contains_key(part);
+            let nested = is_ratio(&ratio.of) || is_ratio(&ratio.to);
+            must(!nested, &key, "is made of a ratio")?;
         }
         Ok(())
     }
 
     fn check_variants(&self, file: &str) -> Result<(), LabError> {
+        let must = |ok: bool, key: &str, what: &str| check(file, key, ok, what);
         for (name, variant) in &self.variants {
             let key = |what: &str| format!("variants.{name}.{what}");
             let some = variant.quick_repetitions != Some(0);
-            check(file, &key("quick_repetitions"), some, "must be more than 0")?;
-            let largest = variant
-                .quick_largest
-                .as_deref()
-                .map(units::size)
-                .transpose();
+            must(some, &key("quick_repetitions"), "must be more than 0")?;
+            let largest = variant.quick_largest.as_deref().map(units::size);
+            let largest = largest.transpose();
             largest.map_err(|e| mistake(file, &key("quick_largest"), e))?;
             let compared = variant.published_ratio.is_none() || self.baseline.is_some();
-            check(
-                file,
-                &key("published_ratio"),
-                compared,
-                "needs a 'baseline'",
-            )?;
+            must(compared, &key("published_ratio"), "needs a 'baseline'")?;
             for (axis, values) in &variant.only {
-                let known = self.axes().find(|known| known.key == *axis);
-                let known =
-                    known.is_some_and(|known| values.iter().all(|v| known.full.contains(v)));
-                let what = format!("names a value that is not on an axis '{axis}'");
-                check(file, &key("only"), known, what)?;
+                let full = self.axes().find(|known| known.key == *axis);
+                let full = full.map_or(&[][..], |axis| &axis.full);
+                let known = values.iter().all(|value| full.contains(value));
+                must(known, &key("only"), "names a value that no axis has")?;
             }
             for (measure, row) in &variant.paper {
                 let key = key(&format!("paper.{measure}"));
                 let known = self.measures().contains(&measure.as_str());
-                check(
-                    file,
-                    &key,
-                    known && self.down.is_none(),
-                    "is not measured in one row",
-                )?;
+                must(known, &key, "is not measured")?;
+                must(self.down.is_none(), &key, "belongs in 'paper'")?;
                 self.check_row(file, &key, row)?;
             }
         }
