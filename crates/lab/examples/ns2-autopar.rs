@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use lab::LabError;
 use lab::simulate;
-use lab::simulate::mode_reference::{self, BURST_TOLERANCE, COLUMNS, GOODPUT_TOLERANCE};
+use lab::simulate::ns2::{self, BURST_TOLERANCE, MODE_COLUMNS, MODE_TOLERANCE};
 
 #[allow(
     clippy::print_stdout,
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 /// The text to be kept; how many points are beyond tolerance.
 fn report() -> Result<(String, usize), LabError> {
     let (mut lines, mut beyond) = (String::new(), 0);
-    for reference in mode_reference::modes()? {
+    for reference in ns2::modes()? {
         let report = simulate::run(&reference.request())?;
         for ours in &report.points {
             beyond += usize::from(!reference.agrees(ours));
@@ -47,8 +47,8 @@ fn report() -> Result<(String, usize), LabError> {
         "Goodput (Mbit/s) of a file and of the last chunk of the modes' own size, connections then, and \
          seconds until\nthe mode had ended: the simulator, and ns-2 2.35. Tolerated: {:.0} % ({:.0} % \
          at 100 ms,\nwhere AIMD is not judged) and one step (of MI with an eta of 0.9 or more any \
-         number);\n{beyond} points beyond.\n\n{COLUMNS}\n{lines}",
-        GOODPUT_TOLERANCE * 100.0,
+         number);\n{beyond} points beyond.\n\n{MODE_COLUMNS}\n{lines}",
+        MODE_TOLERANCE * 100.0,
         BURST_TOLERANCE * 100.0
     );
     Ok((text, beyond))

@@ -11,12 +11,12 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use lab::LabError;
-use lab::simulate::reference::{self, COLUMNS, GOODPUT_TOLERANCE, RTT_TOLERANCE, Reference};
-use lab::simulate::{self, Flows, SimRequest};
+use lab::simulate::ns2::{self, FIXED_COLUMNS, FIXED_TOLERANCE, FixedNs2Run};
+use lab::simulate::{self, FlowCounts, SimRequest};
 
 /// The comparison, and whether it is good.
 #[derive(Default)]
-struct Comparison {
+struct Ns2Comparison {
     lines: String,
     /// Largest deviation in goodput.
     goodput: f64,
@@ -46,18 +46,18 @@ fn main() -> ExitCode {
 
 /// The text to be kept; how many points are beyond tolerance.
 fn report() -> Result<(String, usize), LabError> {
-    let (sweep, losses) = (reference::sweep()?, reference::losses()?);
-    let with = |overhead| sweep.iter().filter(move |r| r.overhead_us == overhead);
+    let (sweep, losses) = (ns2::sweep()?, ns2::losses()?);
+    let with = |overhead| sweep.iter().filter(move |r| r.overhead_us() == overhead);
     let parts = [
-        ("host 120", Comparison::of(with(120))?),
-        ("host 0  ", Comparison::of(with(0))?),
-        ("loss    ", Comparison::of(losses.iter())?),
+        ("host 120", Ns2Comparison::of(with(120))?),
+        ("host 0  ", Ns2Comparison::of(with(0))?),
+        ("loss    ", Ns2Comparison::of(losses.iter())?),
     ];
     let mut text = format!(
         "Goodput (Mbit/s) and mean round trip (ms) of N connections: the simulator, and ns-2 2.35.\n\
          Largest deviations (tolerated: {:.0} % and {:.0} %):\n\n",
-        GOODPUT_TOLERANCE * 100.0,
-        RTT_TOLERANCE * 100.0
+        FIXED_TOLERANCE.0 * 100.0,
+        FIXED_TOLERANCE.1 * 100.0
     );
     for (name, part) in &parts {
         let _ = writeln!(
@@ -67,20 +67,20 @@ fn report() -> Result<(String, usize), LabError> {
             part.rtt * 100.0
         );
     }
-    let _ = writeln!(text, "\n{COLUMNS}");
+    let _ = writeln!(text, "\n{FIXED_COLUMNS}");
     for (_, part) in &parts {
         text += &part.lines;
     }
     Ok((text, parts.iter().map(|(_, part)| part.beyond).sum()))
 }
 
-impl Comparison {
-    fn of<'r>(part: impl Iterator<Item = &'r Reference>) -> Result<Self, LabError> {
-        // What differs in nothing but the number of connections is simulated together.
-        let mut settings: Vec<(SimRequest, Vec<&Reference>)> = Vec::new();
+impl Ns2Comparison {
+    fn of<'r>(part: impl Iterator<Item = &'r FixedNs2Run>) -> Result<Self, LabError> {
+        // Runs that differ in nothing but the number of connections are simulated together.
+        let mut settings: Vec<(SimRequest, Vec<&FixedNs2Run>)> = Vec::new();
         for reference in part {
             let setting = SimRequest {
-                flows: Flows::Auto,
+                flows: FlowCounts::Auto,
                 ..reference.request()
             };
             match settings.iter_mut().find(|(known, _)| *known == setting) {
@@ -95,9 +95,9 @@ impl Comparison {
         Ok(comparison)
     }
 
-    fn add(&mut self, setting: &SimRequest, references: &[&Reference]) -> Result<(), LabError> {
+    fn add(&mut self, setting: &SimRequest, references: &[&FixedNs2Run]) -> Result<(), LabError> {
         let report = simulate::run(&SimRequest {
-            flows: Flows::Counts(references.iter().map(|r| r.connections).collect()),
+            flows: FlowCounts::Each(references.iter().map(|r| r.connections()).collect()),
             ..setting.clone()
         })?;
         for (reference, ours) in references.iter().zip(&report.points) {

@@ -4,12 +4,7 @@ use std::str::FromStr;
 
 /// A CSV line with its CR LF (RFC 4180), from fields that are quoted already.
 pub(crate) fn csv_line(fields: impl Iterator<Item = String>) -> String {
-    csv_values(fields) + "\r\n"
-}
-
-/// A CSV line without a line end.
-pub(crate) fn csv_values(fields: impl Iterator<Item = String>) -> String {
-    fields.collect::<Vec<_>>().join(",")
+    fields.collect::<Vec<_>>().join(",") + "\r\n"
 }
 
 /// A line of a CSV table whose first line names the columns. Quoted fields are not supported.
@@ -29,6 +24,11 @@ impl<'t> CsvRecord<'t> {
             names: names.clone(),
             line,
         })
+    }
+
+    /// The names of the columns.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'t str> {
+        self.names.iter().copied()
     }
 
     /// The text in the column of this name.
@@ -98,7 +98,6 @@ mod tests {
             (Some(2), None)
         );
         assert_eq!((records[1].text("c"), records[1].line), (None, "2"));
-        assert_eq!(csv_values(["1", "x"].map(String::from).into_iter()), "1,x");
     }
 
     #[test]

@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::experiment::results::{Also, AlsoValue, Chart, Results, Series};
-use lab::report::{self, Written};
+use lab::experiment::results::{
+    ExperimentResults, FurtherMeasure, MeasureValue, TimeChart, TimeSeries,
+};
+use lab::report::{self, WrittenReport};
 use serde_json::Value;
 
 /// The page that looks at the report.
@@ -135,7 +137,7 @@ fn figures_stand_alone() {
 
 /// The two samples, and one of them reduced to one row without an axis down, which has a further
 /// measure and lines over time.
-fn sample_report(folder: &Path) -> Written {
+fn sample_report(folder: &Path) -> WrittenReport {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_data");
     let results = folder.join("results");
     fs::create_dir(&results).unwrap();
@@ -143,7 +145,7 @@ fn sample_report(folder: &Path) -> Written {
         fs::copy(samples.join(name), results.join(name)).unwrap();
     }
     let text = fs::read_to_string(samples.join("bbc-5.1-quick.json")).unwrap();
-    let mut single: Results = serde_json::from_str(&text).unwrap();
+    let mut single: ExperimentResults = serde_json::from_str(&text).unwrap();
     single.cells.retain(|cell| cell.at["p"] == "4");
     single.down = None;
     add_more(&mut single);
@@ -153,25 +155,25 @@ fn sample_report(folder: &Path) -> Written {
 }
 
 /// Adds the time of each run, and a window that grows for the first two cells.
-fn add_more(results: &mut Results) {
-    results.also.push(Also {
+fn add_more(results: &mut ExperimentResults) {
+    results.also.push(FurtherMeasure {
         key: "seconds".into(),
         label: "time".into(),
         unit: "s".into(),
         higher_is_better: false,
     });
-    results.charts.push(Chart {
+    results.charts.push(TimeChart {
         title: "Window".into(),
         unit: "kB".into(),
     });
     for (index, cell) in results.cells.iter_mut().enumerate() {
-        let value = AlsoValue {
+        let value = MeasureValue {
             median: cell.median.map(|rate| 500.0 / rate),
-            ..AlsoValue::default()
+            ..MeasureValue::default()
         };
         cell.also.insert("seconds".into(), value);
         if index < 2 {
-            cell.series.push(Series {
+            cell.series.push(TimeSeries {
                 chart: 0,
                 line: "window".into(),
                 run: 0,

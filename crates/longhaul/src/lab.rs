@@ -128,7 +128,7 @@ fn experiment(args: &RunArgs) -> Result<u8, LabError> {
 fn all(args: &RunArgs, request: &RunRequest) -> Result<u8, LabError> {
     if args.dry_run {
         let planned = lab::experiment::plan_all(request, args.budget)?;
-        check_printed(print_line(planned.to_text().trim_end()))?;
+        check_printed(print_line(&planned))?;
         return Ok(0);
     }
     let result = lab::experiment::run_all(request, args.budget, &mut |line| print_to_stderr(line))?;

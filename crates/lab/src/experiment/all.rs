@@ -1,31 +1,16 @@
 //! Every experiment that ships, one after another, within a budget of time.
 
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::planned::{Planned, span};
-use super::schedule::{self, Schedule};
-use super::{RunRequest, Saved, catalog, runner};
+use super::schedule::{self, PlannedRun, Schedule, span};
+use super::{RunRequest, SavedResults, catalog, runner};
 use crate::LabError;
-
-/// The plan of a run of all experiments.
-#[derive(Debug)]
-pub struct AllPlanned {
-    /// In the order in which they are run.
-    pub experiments: Vec<Planned>,
-    /// Experiments that cannot be run here, and why.
-    pub left_out: Vec<(String, String)>,
-    /// Repetitions are trimmed to this number so that the budget suffices.
-    pub trimmed: Option<u32>,
-    /// Even with one repetition it takes longer than this: the last experiments will be left out.
-    pub beyond: Option<Duration>,
-}
 
 /// The outcome of a run of all experiments.
 #[derive(Debug, Default)]
-pub struct AllDone {
+pub struct AllRuns {
     /// Results, in the order in which they were made.
-    pub saved: Vec<Saved>,
+    pub saved: Vec<SavedResults>,
     /// Experiments that failed, and why.
     pub failed: Vec<(String, LabError)>,
     /// Experiments that were not begun: the budget was used up.
@@ -34,100 +19,8 @@ pub struct AllDone {
     pub spoiled: usize,
 }
 
-impl AllPlanned {
-    /// A table for people.
-    pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "{:<24} {:>6} {:>6} {:>6} {:>8}  about\n",
-            "experiment", "points", "cells", "runs", "there"
-        );
-        for planned in &self.experiments {
-            let _ = writeln!(
-                text,
-                "{:<24} {:>6} {:>6} {:>6} {:>8}  {}",
-                planned.experiment,
-                planned.points,
-                planned.cells,
-                planned.runs,
-                planned.already,
-                span(planned.seconds)
-            );
-        }
-        let total =
-            |count: fn(&Planned) -> usize| self.experiments.iter().map(count).sum::<usize>();
-        let runs: u64 = self.experiments.iter().map(|planned| planned.runs).sum();
-        let seconds: f64 = self.experiments.iter().map(|planned| planned.seconds).sum();
-        let _ = writeln!(
-            text,
-            "{:<24} {:>6} {:>6} {runs:>6} {:>8}  {}",
-            "all",
-            total(|planned| planned.points),
-            total(|planned| planned.cells),
-            total(|planned| planned.already),
-            span(seconds)
-        );
-        if let Some(most) = self.trimmed {
-            let _ = writeln!(text, "repetitions are trimmed to {most} to fit the budget");
-        }
-        if let Some(budget) = self.beyond {
-            let _ = writeln!(
-                text,
-                "one repetition of everything takes longer than the budget of {}: what does not fit is \
-                 left out",
-                span(budget.as_secs_f64())
-            );
-        }
-        for (name, why) in &self.left_out {
-            let _ = writeln!(text, "{name} is left out: {why}");
-        }
-        text
-    }
-}
-
-/// The experiments that can be run, and those that cannot be run here.
-type Ready = (Vec<Schedule>, Vec<(String, String)>);
-
-fn ready(request: &RunRequest, names: &[&str]) -> Result<Ready, LabError> {
-    let mut ready = Vec::new();
-    let mut left_out = Vec::new();
-    for name in names {
-        match Schedule::of(&of_one(request, name)) {
-            Ok(schedule) => ready.push(schedule),
-            // No program of it is installed, or none may run without root.
-            Err(LabError::NotFound(why)) => left_out.push(((*name).to_owned(), why)),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((ready, left_out))
-}
-
-/// How many repetitions fit into `budget`; `Err`: not even one of everything.
-fn trimmed(ready: &[Schedule], budget: Option<Duration>) -> Result<Option<u32>, Duration> {
-    let Some(budget) = budget else {
-        return Ok(None);
-    };
-    let seconds = |most: u32| ready.iter().map(|one| one.seconds(most)).sum::<f64>();
-    let wanted = ready.iter().map(Schedule::most_repetitions).max();
-    let wanted = wanted.unwrap_or(1).max(1);
-    let fits = |most: &u32| seconds(*most) <= budget.as_secs_f64();
-    match (1..=wanted).rev().find(fits) {
-        Some(most) => Ok((most < wanted).then_some(most)),
-        None => Err(budget),
-    }
-}
-
-fn planned((ready, left_out): &Ready, budget: Option<Duration>) -> AllPlanned {
-    let (trimmed, beyond) = match trimmed(ready, budget) {
-        Ok(trimmed) => (trimmed, None),
-        Err(beyond) => (Some(1), Some(beyond)),
-    };
-    let at_most = trimmed.unwrap_or(u32::MAX);
-    AllPlanned {
-        experiments: ready.iter().map(|one| one.planned(at_most)).collect(),
-        left_out: left_out.clone(),
-        trimmed,
-        beyond,
-    }
+fn names() -> impl Iterator<Item = &'static str> {
+    catalog::EXPERIMENTS.iter().map(|(name, _)| *name)
 }
 
 /// `request`, which is for all, for one.
@@ -138,19 +31,70 @@ fn of_one(request: &RunRequest, name: &str) -> RunRequest {
     }
 }
 
-fn names() -> Vec<&'static str> {
-    catalog::EXPERIMENTS.iter().map(|(name, _)| *name).collect()
+/// The experiments that can be run, and a line for each that cannot be run here.
+fn ready<'a>(
+    request: &RunRequest,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(Vec<Schedule>, Vec<String>), LabError> {
+    let (mut ready, mut left_out) = (Vec::new(), Vec::new());
+    for name in names {
+        match Schedule::of(&of_one(request, name)) {
+            Ok(schedule) => ready.push(schedule),
+            // No program of it is installed, or none may run without root.
+            Err(LabError::NotFound(why)) => left_out.push(format!("{name} is left out: {why}")),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((ready, left_out))
 }
 
-/// A plan for [`run`].
+/// The most repetitions that fit into `budget`; `None`: not even one of everything does.
+fn fitting(ready: &[Schedule], budget: Duration) -> Option<u32> {
+    let wanted = ready.iter().map(Schedule::most_repetitions).max();
+    let seconds = |most: u32| -> f64 {
+        let planned = ready.iter().map(|one| one.planned(most));
+        planned.map(|planned| planned.seconds).sum()
+    };
+    let fits = |most: &u32| seconds(*most) <= budget.as_secs_f64();
+    (1..=wanted.unwrap_or(1).max(1)).rev().find(fits)
+}
+
+/// A line for each experiment, one for all, and one for each thing that is left out.
+fn text(ready: &[Schedule], left_out: &[String], budget: Option<Duration>) -> String {
+    let most = budget.map_or(Some(u32::MAX), |budget| fitting(ready, budget));
+    let planned = ready.iter().map(|one| one.planned(most.unwrap_or(1)));
+    let planned: Vec<PlannedRun> = planned.collect();
+    let mut lines: Vec<String> = planned.iter().map(PlannedRun::to_text).collect();
+    let cells: usize = planned.iter().map(|one| one.cells).sum();
+    let runs: u64 = planned.iter().map(|one| one.runs).sum();
+    let time = span(planned.iter().map(|one| one.seconds).sum());
+    lines.push(format!("all: {cells} cells, {runs} runs; about {time}"));
+    let wanted = ready.iter().map(Schedule::most_repetitions).max();
+    match (most, budget) {
+        (Some(most), _) if wanted.is_some_and(|wanted| most < wanted) => {
+            lines.push(format!("repetitions are trimmed to {most} to fit the budget"));
+        }
+        (None, Some(budget)) => lines.push(format!(
+            "one repetition of everything takes longer than the budget of {}: the last experiments are left \
+             out",
+            span(budget.as_secs_f64())
+        )),
+        _ => {}
+    }
+    lines.extend_from_slice(left_out);
+    lines.join("\n")
+}
+
+/// A plan for [`run`], for people.
 ///
 /// # Errors
 /// Results that do not fit, a mistake in a file.
-pub(crate) fn plan(request: &RunRequest, budget: Option<Duration>) -> Result<AllPlanned, LabError> {
-    Ok(planned(&ready(request, &names())?, budget))
+pub(crate) fn plan(request: &RunRequest, budget: Option<Duration>) -> Result<String, LabError> {
+    let (ready, left_out) = ready(request, names())?;
+    Ok(text(&ready, &left_out, budget))
 }
 
-/// Runs every experiment. Before each, repetitions are trimmed to what is left of the budget.
+/// Runs every experiment. Before each, repetitions are trimmed to the rest of the budget.
 ///
 /// # Errors
 /// As [`plan`]; an experiment that fails is kept and the next one is run.
@@ -158,14 +102,13 @@ pub(crate) fn run(
     request: &RunRequest,
     budget: Option<Duration>,
     say: &mut dyn FnMut(&str),
-) -> Result<AllDone, LabError> {
+) -> Result<AllRuns, LabError> {
     let until = budget.map(|budget| Instant::now() + budget);
-    let all = ready(request, &names())?;
-    for line in planned(&all, budget).to_text().lines() {
-        say(line);
-    }
-    let mut to_come = all.0;
-    let mut done = AllDone::default();
+    let (mut to_come, left_out) = ready(request, names())?;
+    text(&to_come, &left_out, budget)
+        .lines()
+        .for_each(&mut *say);
+    let mut done = AllRuns::default();
     while !to_come.is_empty() {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -173,7 +116,7 @@ pub(crate) fn run(
             done.not_begun = names.collect();
             break;
         }
-        let at_most = trimmed(&to_come, left).unwrap_or(Some(1));
+        let at_most = left.map(|left| fitting(&to_come, left).unwrap_or(1));
         let name = to_come.remove(0).blank.experiment;
         let one = RunRequest {
             at_most: at_most.or(request.at_most),
@@ -200,60 +143,35 @@ pub(crate) fn run(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::experiment::Mode;
-
-    fn request(out: &Path) -> RunRequest {
-        RunRequest {
-            name: "all".into(),
-            mode: Mode::Quick,
-            out: out.to_owned(),
-            repetitions: None,
-            seed: None,
-            only: Vec::new(),
-            programs: Vec::new(),
-            resume: false,
-            fresh: false,
-            wait: false,
-            at_most: None,
-            until: None,
-        }
-    }
-
-    /// Experiments that need nothing but the simulator.
-    const SIMULATED: [&str; 2] = ["ns2-static", "autopar-fig3"];
 
     #[test]
     fn repetitions_are_trimmed_until_the_budget_suffices() {
         let out = tempfile::tempdir().unwrap();
-        let mut request = request(out.path());
+        let mut request = RunRequest::new("all", Mode::Quick, out.path());
         request.repetitions = Some(4);
-        let ready = ready(&request, &SIMULATED).unwrap();
-        let seconds = |planned: &AllPlanned| -> f64 {
-            planned.experiments.iter().map(|one| one.seconds).sum()
-        };
-        let whole = planned(&ready, None);
-        assert_eq!((whole.trimmed, whole.beyond), (None, None));
-        let half = Duration::from_secs_f64(seconds(&whole) / 2.0 + 0.001);
-        let trimmed = planned(&ready, Some(half));
-        assert_eq!(trimmed.trimmed, Some(2));
-        assert!(seconds(&trimmed) <= half.as_secs_f64());
-        assert!(trimmed.to_text().contains("trimmed to 2"));
-        let little = Duration::from_millis(1);
-        let beyond = planned(&ready, Some(little));
-        assert_eq!((beyond.trimmed, beyond.beyond), (Some(1), Some(little)));
-    }
-
-    #[test]
-    fn the_plan_has_a_line_for_each_experiment_and_one_for_all() {
-        let out = tempfile::tempdir().unwrap();
-        let ready = ready(&request(out.path()), &SIMULATED).unwrap();
-        let text = planned(&ready, None).to_text();
-        for start in ["experiment", "ns2-static", "autopar-fig3", "all"] {
-            assert!(text.lines().any(|line| line.starts_with(start)), "{text}");
+        // Experiments that need nothing but the simulator.
+        let (ready, _) = ready(&request, ["ns2-static", "autopar-fig3"].into_iter()).unwrap();
+        let whole = text(&ready, &["x is left out: why".to_owned()], None);
+        let starts = [
+            "ns2-static (quick): ",
+            "autopar-fig3 (quick): ",
+            "all: ",
+            "x is left",
+        ];
+        for (line, start) in whole.lines().zip(starts) {
+            assert!(line.starts_with(start), "{whole}");
         }
-        assert!(std::fs::read_dir(out.path()).unwrap().next().is_none());
+        let seconds: f64 = ready.iter().map(|one| one.planned(4).seconds).sum();
+        let half = Duration::from_secs_f64(seconds / 2.0 + 0.001);
+        assert_eq!(fitting(&ready, half), Some(2));
+        assert!(text(&ready, &[], Some(half)).contains("trimmed to 2"));
+        let little = text(&ready, &[], Some(Duration::from_millis(1)));
+        assert!(
+            little.contains("the last experiments are left out"),
+            "{little}"
+        );
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Directories that belong to one process, and those whose process was killed.
 //!
 //! A directory is owned by who holds the lock (flock(2)) on it. The kernel drops the lock with the
-//! process, so that a directory that can be locked is nobody's. Processes of a run carry the path of
+//! process, so that a directory that can be locked has no owner. Processes of a run carry the path of
 //! its directory in their environment.
 
 use std::fs::{File, OpenOptions, Permissions};
@@ -41,13 +41,13 @@ pub(crate) fn places() -> [PathBuf; 2] {
 
 /// A directory of this process; it goes with it.
 #[derive(Debug)]
-pub(crate) struct Owned {
-    // Before the lock: nobody else's to remove meanwhile.
+pub(crate) struct OwnedDirectory {
+    // Removed while the lock is held: fields are dropped in their order.
     directory: TempDir,
     _lock: File,
 }
 
-impl Owned {
+impl OwnedDirectory {
     /// Makes a directory in `place`.
     ///
     /// # Errors
@@ -78,8 +78,8 @@ impl Owned {
     }
 }
 
-/// Takes the lock of a directory of this user's, never through a symbolic link. `None`: it is somebody's,
-/// or gone.
+/// Takes the lock of a directory of this user's, never through a symbolic link. `None`: another process
+/// has it, or it is gone.
 fn lock(path: &Path) -> std::io::Result<Option<File>> {
     let flags = OFlags::NOFOLLOW | OFlags::DIRECTORY;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -117,7 +117,7 @@ fn sweep_in(place: &Path) -> Vec<PathBuf> {
             continue;
         }
         let path = entry.path();
-        // What cannot be opened is another user's; what cannot be removed is tried again next time.
+        // A directory that cannot be opened is another user's; one that cannot be removed is tried again next time.
         let Ok(Some(_lock)) = lock(&path) else {
             continue;
         };
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_living_runs_directory_is_left_alone_and_a_dead_ones_is_removed() {
         let place = tempfile::tempdir().unwrap();
-        let living = Owned::new_in(place.path()).unwrap();
+        let living = OwnedDirectory::new_in(place.path()).unwrap();
         let dead = place.path().join(format!("{PREFIX}dead"));
         std::fs::create_dir_all(dead.join("served")).unwrap();
         std::fs::write(dead.join("served/1.dat"), "x").unwrap();

@@ -5,56 +5,39 @@
 //! into the files, `measurement` starts a fresh process for it (in a fresh network), and in that
 //! process `cell` starts server and client and counts.
 //!
-//! A `schedule` is what of it is still to be run; `merge` puts the cells of several runs together.
+//! A `schedule` is what of it is still to be run; `store` puts the cells of several commands together.
 //! `scratch` has a run's files, and `leftovers` removes those of runs that were killed.
 
 mod all;
-mod axes;
 mod best;
 mod catalog;
 mod cell;
 mod definition;
-mod document;
-mod entrants;
-mod environment;
-mod growth;
-mod interrupt;
 mod leftovers;
-mod level;
-mod listening;
 mod measurement;
-mod measures;
-mod merge;
 mod plan;
-mod planned;
 mod preparation;
 mod process;
 mod program;
 mod reading;
 pub mod results;
-mod rise;
 mod runner;
-mod save;
 mod schedule;
 mod scratch;
-mod series;
 mod simulation;
 mod statistics;
-mod tally;
+mod store;
 mod template;
-mod trace;
-mod variables;
-mod variant;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::LabError;
-use results::Results;
+use results::ExperimentResults;
 
-pub use all::{AllDone, AllPlanned};
+pub use all::AllRuns;
 pub use leftovers::sweep;
-pub use planned::Planned;
+pub use schedule::PlannedRun;
 pub(crate) use schedule::planned_cells;
 pub(crate) use statistics::FEWEST;
 
@@ -107,6 +90,24 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
+    /// Everything that an experiment has in `mode`, with its results in `out`.
+    pub fn new(name: &str, mode: Mode, out: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            mode,
+            out: out.to_owned(),
+            repetitions: None,
+            seed: None,
+            only: Vec::new(),
+            programs: Vec::new(),
+            resume: false,
+            fresh: false,
+            wait: false,
+            at_most: None,
+            until: None,
+        }
+    }
+
     /// Options that narrow or change the run beyond mode and seed, as words of a command line.
     fn options(&self) -> Vec<String> {
         let repetitions = self.repetitions.map(|n| ("--repetitions", n.to_string()));
@@ -122,8 +123,8 @@ impl RunRequest {
 }
 
 /// An experiment that ships with the lab.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+#[derive(Debug)]
+pub struct ExperimentListing {
     /// For `longhaul lab run`.
     pub name: String,
     /// One line.
@@ -134,9 +135,9 @@ pub struct Listing {
 
 /// Where an experiment's results went.
 #[derive(Debug)]
-pub struct Saved {
+pub struct SavedResults {
     /// The results.
-    pub results: Results,
+    pub results: ExperimentResults,
     /// `OUT/NAME-MODE.json`.
     pub json: PathBuf,
     /// `OUT/NAME-MODE.csv`: one line a sample.
@@ -144,11 +145,11 @@ pub struct Saved {
 }
 
 /// The experiments that ship with the lab.
-pub fn catalog() -> Vec<Listing> {
+pub fn catalog() -> Vec<ExperimentListing> {
     catalog::listings()
 }
 
-/// Runs an experiment, cell by cell; `say` hears a line for people as each cell is done.
+/// Runs an experiment, cell by cell; `say` gets a line for people when a cell is done.
 ///
 /// Signals that would end the process are held back in the calling thread meanwhile: what is done is
 /// kept, then the signal takes its effect.
@@ -156,7 +157,7 @@ pub fn catalog() -> Vec<Listing> {
 /// # Errors
 /// No such experiment, a mistake in its file, a missing privilege; a program that fails is a failed
 /// sample, not an error.
-pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
+pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<SavedResults, LabError> {
     runner::run(request, say)
 }
 
@@ -164,11 +165,11 @@ pub fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, Lab
 ///
 /// # Errors
 /// As [`run`], as far as nothing has to be run to know.
-pub fn plan(request: &RunRequest) -> Result<Planned, LabError> {
+pub fn plan(request: &RunRequest) -> Result<PlannedRun, LabError> {
     Ok(schedule::Schedule::of(request)?.planned(u32::MAX))
 }
 
-/// Runs every experiment that ships, whatever name `request` has; repetitions are trimmed to `budget`.
+/// Runs every experiment that ships, the name in `request` is ignored; repetitions are trimmed to `budget`.
 ///
 /// # Errors
 /// As [`plan_all`]; another lab is running. An experiment that fails is kept, and the next one run.
@@ -176,20 +177,20 @@ pub fn run_all(
     request: &RunRequest,
     budget: Option<Duration>,
     say: &mut dyn FnMut(&str),
-) -> Result<AllDone, LabError> {
+) -> Result<AllRuns, LabError> {
     all::run(request, budget, say)
 }
 
 /// Plans [`run_all`], with the time it would take.
 ///
 /// # Errors
-/// Results that do not fit, an option that some experiment does not have.
-pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<AllPlanned, LabError> {
+/// ExperimentResults that do not fit, an option that some experiment does not have.
+pub fn plan_all(request: &RunRequest, budget: Option<Duration>) -> Result<String, LabError> {
     all::plan(request, budget)
 }
 
 /// One measurement inside a lab (`longhaul lab cell`, not for users): starts the servers, runs the
-/// client, writes what it saw; ends early when its standard input does.
+/// client, writes the outcome; ends early when its standard input does.
 ///
 /// # Errors
 /// The job cannot be read, or a server does not start.

@@ -1,16 +1,23 @@
-//! Child processes: waiting for them with a bound, ending what they leave behind.
+//! Child processes: waiting for them with a bound, ending those that they leave behind, and the signals that
+//! end an experiment.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
+use crate::LabError;
+use crate::net::signals::terminating_signals;
+
 /// How the wait for a process came to an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum WaitEnd {
     /// It ended.
     Ended(ExitStatus),
     /// It still runs at the deadline.
@@ -27,16 +34,16 @@ pub(crate) fn wait(
     child: &mut Child,
     deadline: Instant,
     stop: Option<BorrowedFd<'_>>,
-) -> io::Result<Wait> {
+) -> io::Result<WaitEnd> {
     let process = rustix::process::pidfd_open(pid(child)?, PidfdFlags::empty())?;
     loop {
         let mut events = vec![PollFd::new(&process, PollFlags::IN)];
         events.extend(stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let left = deadline.saturating_duration_since(Instant::now());
         match poll(&mut events, Some(&timespec(left))) {
-            Ok(0) => return Ok(Wait::Late),
-            Ok(_) if !events[0].revents().is_empty() => return Ok(Wait::Ended(child.wait()?)),
-            Ok(_) => return Ok(Wait::Interrupted),
+            Ok(0) => return Ok(WaitEnd::Late),
+            Ok(_) if !events[0].revents().is_empty() => return Ok(WaitEnd::Ended(child.wait()?)),
+            Ok(_) => return Ok(WaitEnd::Interrupted),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -59,13 +66,13 @@ pub(crate) fn done_before(done: BorrowedFd<'_>, stop: BorrowedFd<'_>) -> io::Res
 }
 
 /// Ends this process, and its group if `group`, when the pipe that is its standard input has no
-/// writing end any more: whoever started it is gone, killed perhaps.
+/// writing end any more: the process that started it has ended, perhaps by a signal.
 ///
 /// # Errors
 /// No thread can be started.
 pub(crate) fn end_with_input(group: bool) -> io::Result<()> {
     let watch = move || {
-        // Nothing is ever written: whatever reading brings, it is the end.
+        // Nothing is ever written to the pipe, so that any return of read(2) means its end.
         let _ = io::Read::read(&mut io::stdin(), &mut [0]);
         if group {
             let _ = rustix::process::kill_current_process_group(Signal::KILL);
@@ -118,7 +125,7 @@ pub(crate) fn end_within(child: &mut Child, grace: Duration) -> io::Result<()> {
         return Ok(());
     }
     rustix::process::kill_process(pid(child)?, Signal::TERM)?;
-    if wait(child, Instant::now() + grace, None)? == Wait::Late {
+    if wait(child, Instant::now() + grace, None)? == WaitEnd::Late {
         child.kill()?;
         child.wait()?;
     }
@@ -205,8 +212,82 @@ pub(crate) fn ended_children_cpu() -> io::Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
+/// The state of a listening socket in `/proc/net/tcp`.
+const LISTEN: &str = "0A";
+
+/// Whether something listens on TCP `port` in the network namespace of process `id`. With
+/// `elsewhere` that namespace must be another one than this process's: before a process has
+/// entered its host, it still sees ours.
+pub(crate) fn listens(id: u32, port: u16, elsewhere: bool) -> bool {
+    if elsewhere && namespace(&id.to_string()) == namespace("self") {
+        return false;
+    }
+    ["tcp", "tcp6"].iter().any(|table| {
+        std::fs::read_to_string(format!("/proc/{id}/net/{table}"))
+            .is_ok_and(|text| has_listener(&text, port))
+    })
+}
+
+fn namespace(process: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
+}
+
+/// Whether a table as in `/proc/net/tcp` has a listening socket on `port`.
+fn has_listener(table: &str, port: u16) -> bool {
+    let ending = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().unwrap_or_default();
+        local.ends_with(&ending) && fields.nth(1) == Some(LISTEN)
+    })
+}
+
+/// While it exists, signals that would end this process wait. Dropped, it lets one that came take its effect, so
+/// that the caller's shell sees a program that ended by that signal.
+///
+/// It works on the calling thread: the process has no other, or none that would take the signal.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    pending: SignalFd,
+    before: SigSet,
+}
+
+impl Interrupts {
+    /// Holds the signals back.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn hold() -> Result<Self, LabError> {
+        let failed = |errno| LabError::system("cannot hold signals back", errno);
+        let before = SigSet::thread_get_mask().map_err(failed)?;
+        let held = terminating_signals();
+        held.thread_block().map_err(failed)?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let pending = SignalFd::with_flags(&held, flags).map_err(failed)?;
+        Ok(Self { pending, before })
+    }
+
+    /// Readable once a signal has come.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.pending.as_fd()
+    }
+
+    /// Whether a signal has come.
+    pub(crate) fn has_come(&self) -> bool {
+        readable(&self.pending)
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        // Only an impossible set could be refused.
+        let _ = self.before.thread_set_mask();
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::process::Command;
 
     use super::*;
@@ -222,11 +303,11 @@ mod tests {
     fn waiting_ends_with_the_process_or_the_deadline() {
         let mut quick = Command::new("true").spawn().unwrap();
         let soon = Instant::now() + Duration::from_secs(10);
-        assert!(matches!(wait(&mut quick, soon, None).unwrap(), Wait::Ended(s) if s.success()));
+        assert!(matches!(wait(&mut quick, soon, None).unwrap(), WaitEnd::Ended(s) if s.success()));
 
         let mut slow = Command::new("sleep").arg("60").spawn().unwrap();
         let now = Instant::now() + Duration::from_millis(20);
-        assert_eq!(wait(&mut slow, now, None).unwrap(), Wait::Late);
+        assert_eq!(wait(&mut slow, now, None).unwrap(), WaitEnd::Late);
         end(&mut slow).unwrap();
         assert!(slow.try_wait().unwrap().is_some());
     }
@@ -241,8 +322,30 @@ mod tests {
         let late = Instant::now() + Duration::from_secs(60);
         assert_eq!(
             wait(&mut slow, late, Some(read.as_fd())).unwrap(),
-            Wait::Interrupted
+            WaitEnd::Interrupted
         );
         end(&mut slow).unwrap();
+    }
+
+    const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
+        0: 0100007F:0AFB 00000000:0000 0A 00000000:00000000 00:00000000 0\n   \
+        1: 0100007F:1F90 0100007F:C001 01 00000000:00000000 00:00000000 0\n";
+
+    #[test]
+    fn only_listening_sockets_count() {
+        assert!(has_listener(TABLE, 2811));
+        assert!(!has_listener(TABLE, 8080), "connected, not listening");
+        assert!(!has_listener(TABLE, 0xC001), "the other end");
+        assert!(!has_listener("", 2811));
+    }
+
+    #[test]
+    fn an_own_listener_is_seen_here_and_not_elsewhere() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(std::process::id(), port, false));
+        assert!(!listens(std::process::id(), port, true));
+        drop(listener);
+        assert!(!listens(std::process::id(), port, false));
     }
 }

@@ -1,4 +1,4 @@
-//! Results as they are kept: everything that is needed to draw them and to run them again.
+//! ExperimentResults as they are kept: everything that is needed to draw them and to run them again.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn is_published(reference: &str) -> bool {
 
 /// One run of an experiment. Its JSON file is what the report reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Results {
+pub struct ExperimentResults {
     /// Name, as in `longhaul lab run NAME`.
     pub experiment: String,
     /// One line for people.
@@ -42,34 +42,34 @@ pub struct Results {
     #[serde(default)]
     pub options: Vec<String>,
     /// Machine and programs.
-    pub environment: Environment,
+    pub environment: TestMachine,
     /// Unit of the measure: `Mbit/s`, `ms`, `%`.
     pub unit: String,
     /// Larger values are better.
     pub higher_is_better: bool,
     /// Further measures of the same runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub also: Vec<Also>,
-    /// Charts over time; [`Series::chart`] is an index into it.
+    pub also: Vec<FurtherMeasure>,
+    /// Charts over time; [`TimeSeries::chart`] is an index into it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub charts: Vec<Chart>,
+    pub charts: Vec<TimeChart>,
     /// Key of the program that the others are compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     /// The axis along the table's columns and the figure's x.
-    pub across: Axis,
+    pub across: SweepAxis,
     /// The axis along the table's rows: one line in the figure each. `None`: one row a program.
-    pub down: Option<Axis>,
+    pub down: Option<SweepAxis>,
     /// Programs, in the order they are shown.
-    pub programs: Vec<Program>,
+    pub programs: Vec<ComparedProgram>,
     /// Measured values; each cell has all its runs.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<ResultCell>,
     /// Cells that were interrupted before their last run: `--resume` goes on with them, nothing
     /// else counts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unfinished: Vec<Cell>,
+    pub unfinished: Vec<ResultCell>,
     /// How many cells the whole experiment has in this mode, as far as its programs are known; 0:
-    /// nobody counted.
+    /// not counted.
     #[serde(default)]
     pub planned: usize,
     /// Remarks for the reader: what was left out and why.
@@ -78,8 +78,8 @@ pub struct Results {
 
 /// A further measure of the same runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Also {
-    /// Key in [`Cell::also`] and [`Sample::also`].
+pub struct FurtherMeasure {
+    /// Key in [`ResultCell::also`] and [`RunRecord::also`].
     pub key: String,
     /// For people: `time`.
     pub label: String,
@@ -89,18 +89,18 @@ pub struct Also {
     pub higher_is_better: bool,
 }
 
-/// A chart over time, one for each cell that has [`Series`] for it.
+/// A chart over time, one for each cell that has [`TimeSeries`] for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chart {
+pub struct TimeChart {
     /// For people: `Window and flight size`.
     pub title: String,
     /// Of the drawn values.
     pub unit: String,
 }
 
-/// Environment that the figures were made in.
+/// TestMachine that the figures were made in.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Environment {
+pub struct TestMachine {
     /// `uname -r`.
     pub kernel: String,
     /// Processors.
@@ -113,8 +113,8 @@ pub struct Environment {
 
 /// A swept quantity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Axis {
-    /// Key in [`Cell::at`].
+pub struct SweepAxis {
+    /// Key in [`ResultCell::at`].
     pub key: String,
     /// For people: `one-way latency`.
     pub label: String,
@@ -128,22 +128,22 @@ pub struct Axis {
 
 /// A program under test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Program {
-    /// Key in [`Cell::program`].
+pub struct ComparedProgram {
+    /// Key in [`ResultCell::program`].
     pub key: String,
     /// For people: `globus-url-copy with globus-gridftp-server`.
     pub label: String,
-    /// How many times the value of [`Results::baseline`] was published for it.
+    /// How many times the value of [`ExperimentResults::baseline`] was published for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_ratio: Option<f64>,
 }
 
 /// One point of the sweep for one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub struct ResultCell {
     /// Which program.
     pub program: String,
-    /// Axis key → value, as written in the experiment.
+    /// SweepAxis key → value, as written in the experiment.
     pub at: BTreeMap<String, String>,
     /// This is the best of several programs: the key of the one whose cell it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,17 +160,17 @@ pub struct Cell {
     pub cpu_per_gigabyte: Option<f64>,
     /// Further measures: their key → what the valid samples come to.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub also: BTreeMap<String, AlsoValue>,
+    pub also: BTreeMap<String, MeasureValue>,
     /// Lines over time, from the first runs that count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub series: Vec<Series>,
+    pub series: Vec<TimeSeries>,
     /// Every run, valid or not.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<RunRecord>,
 }
 
 /// A further measure of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct AlsoValue {
+pub struct MeasureValue {
     /// Median of the valid samples.
     pub median: Option<f64>,
     /// Half-width of the 95 % confidence interval of the mean.
@@ -181,8 +181,8 @@ pub struct AlsoValue {
 
 /// A line over time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Series {
-    /// Index into [`Results::charts`].
+pub struct TimeSeries {
+    /// Index into [`ExperimentResults::charts`].
     pub chart: usize,
     /// Name of its line in the chart.
     pub line: String,
@@ -196,7 +196,7 @@ pub struct Series {
 
 /// One run of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct RunRecord {
     /// The measured value, in the experiment's unit; `None`: the run failed.
     pub value: Option<f64>,
     /// Why it does not count; empty: it does.

@@ -1,62 +1,105 @@
 //! Which runs of an experiment are still to be made, and how long they will take.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::axes::At;
-use super::axes::AxisDefinition;
+use units::show;
+
 use super::best;
-use super::catalog::{self, Known};
-use super::definition::Definition;
-use super::entrants::{self, Entrants};
-use super::measures::AlsoDefinition;
-use super::merge;
-use super::plan::{self, Entrant, Sweep};
-use super::results::{Axis, Cell, Program, Results};
-use super::series::SeriesDefinition;
-use super::template::Variables;
-use super::{Mode, Planned, RunRequest, environment, save, variables};
+use super::catalog::{self, KnownExperiment};
+use super::definition::{AxisDefinition, ExperimentDefinition, MeasureDefinition, SweepPoint};
+use super::plan::{self, Participant, Participants};
+use super::reading::SeriesDefinition;
+use super::results::{ComparedProgram, ExperimentResults, ResultCell, SweepAxis, TestMachine};
+use super::{Mode, RunRequest, store};
 use crate::LabError;
 
 /// An experiment that is ready to be run.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    /// Its definition, as in the file.
-    pub(crate) definition: Definition,
-    /// Who takes part.
-    pub(crate) entrants: Vec<Entrant>,
+    pub(crate) definition: ExperimentDefinition,
+    pub(crate) participants: Vec<Participant>,
     /// The `longhaul` under test.
     pub(crate) longhaul: PathBuf,
     /// The results, without cells.
-    pub(crate) blank: Results,
-    /// In the order in which they are made.
-    pub(crate) visits: Vec<Visit>,
+    pub(crate) blank: ExperimentResults,
+    /// Where something is to be run, in the order in which it is.
+    pub(crate) visits: Vec<PointVisit>,
     /// Cells that have all their runs already.
     already: usize,
 }
 
 /// A point of the sweep where something is to be run.
-#[derive(Debug, Clone)]
-pub(crate) struct Visit {
-    /// Where.
-    pub(crate) at: At,
-    /// By whom.
-    pub(crate) turns: Vec<Turn>,
+#[derive(Debug)]
+pub(crate) struct PointVisit {
+    pub(crate) at: SweepPoint,
+    pub(crate) cells: Vec<ScheduledCell>,
 }
 
-/// The runs that an entrant has to make at a point.
-#[derive(Debug, Clone)]
-pub(crate) struct Turn {
+/// The runs that a participant has to make at a point.
+#[derive(Debug)]
+pub(crate) struct ScheduledCell {
     /// Its index.
-    pub(crate) entrant: usize,
+    pub(crate) participant: usize,
     /// The first repetition; those before it are in `kept`.
     pub(crate) first: u32,
     /// Behind the last one.
     pub(crate) end: u32,
-    /// Samples that an earlier run left of this cell.
-    pub(crate) kept: Option<Cell>,
+    /// Runs that an earlier command left of this cell.
+    pub(crate) kept: Option<ResultCell>,
     /// How long a run takes, expected.
     seconds: f64,
+}
+
+/// The plan of a run of an experiment.
+#[derive(Debug)]
+pub struct PlannedRun {
+    /// The experiment.
+    pub experiment: String,
+    /// `quick` or `full`.
+    pub mode: String,
+    /// Points of the sweep where something is to be run.
+    pub points: usize,
+    /// Programs that take part.
+    pub programs: usize,
+    /// Cells to be measured.
+    pub cells: usize,
+    /// Cells that have all their runs already.
+    pub already: usize,
+    /// Single measurements.
+    pub runs: u64,
+    /// How many runs the cells have.
+    pub repetitions: BTreeSet<u32>,
+    /// How long it will take, a guess.
+    pub seconds: f64,
+}
+
+impl PlannedRun {
+    /// One line for people.
+    pub fn to_text(&self) -> String {
+        let runs: Vec<String> = self.repetitions.iter().map(u32::to_string).collect();
+        let what = match self.cells {
+            0 => "nothing to run".to_owned(),
+            cells => format!(
+                "{} points, {} programs, {cells} cells of {} runs; about {}",
+                self.points,
+                self.programs,
+                runs.join(" or "),
+                span(self.seconds),
+            ),
+        };
+        let already = match self.already {
+            0 => String::new(),
+            n => format!("; {n} cells are there already"),
+        };
+        format!("{} ({}): {what}{already}", self.experiment, self.mode)
+    }
+}
+
+/// A guess in seconds, for people: whole seconds, at least one.
+pub(crate) fn span(seconds: f64) -> String {
+    show::time(Duration::from_secs_f64(seconds.clamp(1.0, 1e9).round()))
 }
 
 impl Schedule {
@@ -66,231 +109,192 @@ impl Schedule {
     /// No such experiment or program, a mistake in a file, results that do not fit.
     pub(crate) fn of(request: &RunRequest) -> Result<Self, LabError> {
         let known = catalog::known(&request.name)?;
-        let sweep = Sweep::new(&known.definition, request.mode, &request.only)?;
-        let longhaul = entrants::longhaul()?;
-        let entrants = entrants::gather(request, &known.definition, &longhaul)?;
-        let mut blank = blank(&known, request, &sweep, &entrants);
-        blank.planned = planned(&request.name, request.mode, &known.definition)?;
-        let file = save::file(&request.out, &blank.experiment, &blank.mode);
-        let kept = match request.resume {
-            true => save::read(&file)?,
-            false => None,
+        let visited = plan::visited_values(&known.definition, request.mode, &request.only)?;
+        let longhaul = plan::longhaul()?;
+        let participants = plan::participants(request, &known.definition, &longhaul)?;
+        let blank = blank(&known, request, &visited, &participants)?;
+        let file = store::file(&request.out, &blank);
+        let kept = if request.resume {
+            store::read(&file)?
+        } else {
+            None
         };
         if let Some(kept) = &kept {
-            merge::check(&file, kept, &blank)?;
+            store::check(&file, kept, &blank)?;
         }
         let mut schedule = Self {
             definition: known.definition,
-            entrants: entrants.all,
+            participants: participants.all,
             longhaul,
             blank,
             visits: Vec::new(),
             already: 0,
         };
-        for point in sweep.points(&schedule.entrants) {
-            let mut turns = Vec::new();
-            for entrant in point.entrants {
-                let turn = schedule.turn(request, entrant, &point.at, kept.as_ref());
-                schedule.already += usize::from(turn.first >= turn.end);
-                turns.extend(Some(turn).filter(|turn| turn.first < turn.end));
-            }
-            if !turns.is_empty() {
-                schedule.visits.push(Visit {
-                    at: point.at,
-                    turns,
-                });
+        for (at, here) in plan::points(&schedule.definition, &visited, &schedule.participants) {
+            let cell = |index| schedule.cell(request, index, &at, kept.as_ref());
+            let all: Vec<ScheduledCell> = here.into_iter().map(cell).collect();
+            let count = all.len();
+            let cells: Vec<_> = all
+                .into_iter()
+                .filter(|cell| cell.first < cell.end)
+                .collect();
+            schedule.already += count - cells.len();
+            if !cells.is_empty() {
+                schedule.visits.push(PointVisit { at, cells });
             }
         }
         Ok(schedule)
     }
 
-    fn turn(&self, request: &RunRequest, index: usize, at: &At, kept: Option<&Results>) -> Turn {
-        let entrant = &self.entrants[index];
-        let (definition, mode) = (&self.definition, request.mode);
-        let own = entrant.repetitions(mode);
-        let usual = own.unwrap_or(*definition.repetitions.of(mode));
+    fn cell(
+        &self,
+        request: &RunRequest,
+        index: usize,
+        at: &SweepPoint,
+        kept: Option<&ExperimentResults>,
+    ) -> ScheduledCell {
+        let (one, definition, mode) = (&self.participants[index], &self.definition, request.mode);
+        let usual = one
+            .repetitions(mode)
+            .unwrap_or(*definition.repetitions.of(mode));
         let end = request.repetitions.unwrap_or(usual);
-        let end = end.min(request.at_most.unwrap_or(end)).max(1);
-        let bytes = entrant.bytes(mode, asked(definition, mode, at));
-        let shown = entrant.program.shown_at(at);
-        let here = |cell: &&Cell| cell.program == entrant.key && cell.at == shown;
+        let shown = one.program.shown_at(at);
+        let here = |cell: &&ResultCell| cell.program == one.key && cell.at == shown;
         let kept = kept.and_then(|kept| kept.cells.iter().chain(&kept.unfinished).find(here));
-        let kept = kept
-            .filter(|cell| !is_spoiled(cell))
-            .cloned()
-            .map(|mut cell| {
-                best::forget(&definition.best, &mut cell);
-                cell
-            });
-        let seeds: BTreeSet<u64> = kept
+        let kept = kept.filter(|cell| !is_spoiled(cell)).map(|cell| {
+            let mut cell = cell.clone();
+            best::forget(&definition.best, &mut cell);
+            cell
+        });
+        let seeds = kept
             .iter()
             .flat_map(|cell| &cell.samples)
-            .map(|sample| sample.seed)
-            .collect();
-        Turn {
-            entrant: index,
-            first: u32::try_from(seeds.len()).unwrap_or(u32::MAX),
-            end,
+            .map(|run| run.seed);
+        let made = seeds.collect::<BTreeSet<u64>>().len();
+        let asked = plan::asked_bytes(definition, mode, at).unwrap_or(0);
+        let bytes = one.bytes(mode, asked);
+        ScheduledCell {
+            participant: index,
+            first: u32::try_from(made).unwrap_or(u32::MAX),
+            end: end.min(request.at_most.unwrap_or(end)).max(1),
             kept,
-            seconds: plan::expected_seconds(definition, mode, &entrant.key, at, bytes),
+            seconds: plan::expected_seconds(definition, mode, &one.key, at, bytes),
         }
     }
 
-    fn turns(&self) -> impl Iterator<Item = &Turn> {
-        self.visits.iter().flat_map(|visit| &visit.turns)
+    fn cells(&self) -> impl Iterator<Item = &ScheduledCell> {
+        self.visits.iter().flat_map(|visit| &visit.cells)
     }
 
     /// The most repetitions that a cell has.
     pub(crate) fn most_repetitions(&self) -> u32 {
-        self.turns().map(|turn| turn.end).max().unwrap_or(0)
-    }
-
-    /// How long it will take with at most so many repetitions, seconds.
-    pub(crate) fn seconds(&self, at_most: u32) -> f64 {
-        let runs = |turn: &Turn| f64::from(turn.end.min(at_most).saturating_sub(turn.first));
-        self.turns().map(|turn| turn.seconds * runs(turn)).sum()
+        self.cells().map(|cell| cell.end).max().unwrap_or(0)
     }
 
     /// The plan with at most so many repetitions.
-    pub(crate) fn planned(&self, at_most: u32) -> Planned {
-        let runs = |turn: &Turn| turn.end.min(at_most).saturating_sub(turn.first);
-        let ends = |turn: &Turn| turn.end.min(at_most);
-        Planned {
+    pub(crate) fn planned(&self, at_most: u32) -> PlannedRun {
+        let runs = |cell: &ScheduledCell| cell.end.min(at_most).saturating_sub(cell.first);
+        let seconds = |cell: &ScheduledCell| cell.seconds * f64::from(runs(cell));
+        PlannedRun {
             experiment: self.blank.experiment.clone(),
             mode: self.blank.mode.clone(),
             points: self.visits.len(),
-            programs: self.entrants.len(),
-            cells: self.turns().count(),
+            programs: self.participants.len(),
+            cells: self.cells().count(),
             already: self.already,
-            runs: self.turns().map(|turn| u64::from(runs(turn))).sum(),
-            repetitions: self.turns().map(ends).collect(),
-            seconds: self.seconds(at_most),
+            runs: self.cells().map(|cell| u64::from(runs(cell))).sum(),
+            repetitions: self.cells().map(|cell| cell.end.min(at_most)).collect(),
+            seconds: self.cells().map(seconds).sum(),
         }
     }
 }
 
 /// Whether the lab has spoiled every run of a cell.
-pub(crate) fn is_spoiled(cell: &Cell) -> bool {
-    let mut samples = cell.samples.iter();
-    samples.all(|sample| !sample.invalid.is_empty())
-        && cell.samples.last().is_some_and(|sample| sample.spoiled)
-}
-
-/// Size of the file that is asked for at a point; 0: none.
-pub(crate) fn asked(definition: &Definition, mode: Mode, at: &At) -> u64 {
-    variables::bytes(definition, mode, at).unwrap_or(0)
-}
-
-/// Cells of a whole experiment, programs that are not installed among them.
-fn planned(name: &str, mode: Mode, definition: &Definition) -> Result<usize, LabError> {
-    let path = Path::new(name);
-    let beside = path.extension().and_then(|_| path.parent());
-    let mut everybody = Vec::new();
-    for key in definition.programs.of(mode) {
-        let variant = definition.variants.get(key);
-        everybody.push(Entrant {
-            key: key.clone(),
-            program: catalog::program(beside, variant.map_or(key, |v| &v.program))?,
-            binaries: Variables::new(),
-            variant: variant.cloned(),
-        });
-    }
-    let points = Sweep::new(definition, mode, &[])?.points(&everybody);
-    Ok(points.iter().map(|point| point.entrants.len()).sum())
+pub(crate) fn is_spoiled(cell: &ResultCell) -> bool {
+    let invalid = cell.samples.iter().all(|run| !run.invalid.is_empty());
+    invalid && cell.samples.last().is_some_and(|run| run.spoiled)
 }
 
 /// Cells of an experiment that ships; `None`: there is none of that name.
 pub(crate) fn planned_cells(name: &str, mode: &str) -> Option<usize> {
-    let mode = [Mode::Full, Mode::Quick]
-        .into_iter()
-        .find(|m| m.name() == mode)?;
-    if !catalog::EXPERIMENTS.iter().any(|(known, _)| *known == name) {
-        return None;
-    }
-    let known = catalog::known(name).ok()?;
-    planned(name, mode, &known.definition).ok()
+    let mut modes = [Mode::Full, Mode::Quick].into_iter();
+    let mode = modes.find(|known| known.name() == mode)?;
+    let shipped = catalog::EXPERIMENTS.iter().any(|(known, _)| *known == name);
+    let known = catalog::known(name).ok().filter(|_| shipped)?;
+    plan::count_cells(name, mode, &known.definition).ok()
 }
 
 /// Results without cells.
-fn blank(known: &Known, request: &RunRequest, sweep: &Sweep, entrants: &Entrants) -> Results {
+fn blank(
+    known: &KnownExperiment,
+    request: &RunRequest,
+    visited: &[Vec<String>],
+    participants: &Participants,
+) -> Result<ExperimentResults, LabError> {
     let definition = &known.definition;
-    let mut environment = environment::machine();
-    environment
-        .versions
-        .extend(entrants.versions.iter().cloned());
-    let mut notes = definition.notes.clone();
-    notes.extend(entrants.notes.iter().cloned());
-    let axis = |axis: &AxisDefinition| shown(axis, sweep, &entrants.all);
-    let keys: Vec<&str> = entrants.all.iter().map(|e| e.key.as_str()).collect();
-    let measured = definition.also.iter().map(AlsoDefinition::shown);
-    let also = measured
-        .chain(best::ratios(&definition.best, definition.higher_is_better))
-        .collect();
-    let mut programs: Vec<Program> = entrants.all.iter().map(Entrant::shown).collect();
-    programs.extend(best::shown(&definition.best, &keys));
-    Results {
+    // The axis down, if there is one, is the first that is visited.
+    let across = visited.last().map_or(&[][..], Vec::as_slice);
+    let down = definition.down.as_ref().zip(visited.first());
+    let own: Vec<ComparedProgram> = participants.all.iter().map(Participant::shown).collect();
+    let bests = best::shown(&definition.best, &own);
+    let also = definition.also.iter().map(MeasureDefinition::shown);
+    let ratios = best::ratios(&definition.best, definition.higher_is_better);
+    let charts = definition.series.iter().map(SeriesDefinition::chart);
+    let notes = definition.notes.iter().chain(&participants.notes);
+    // To the second, as RFC 3339 without a fraction.
+    let second = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second());
+    Ok(ExperimentResults {
         experiment: known.name.clone(),
         title: definition.title.clone(),
         source: definition.source.clone(),
         reference: definition.reference.clone(),
         mode: request.mode.name().to_owned(),
-        started: now(),
+        started: second.unwrap_or_default().to_string(),
         seconds: 0.0,
         seed: request.seed.unwrap_or(definition.seed),
         definition: known.fingerprint.clone(),
         options: request.options(),
-        environment,
+        environment: machine(participants),
         unit: definition.unit.clone(),
         higher_is_better: definition.higher_is_better,
-        also,
-        charts: definition
-            .series
-            .iter()
-            .map(SeriesDefinition::chart)
-            .collect(),
+        also: also.chain(ratios).collect(),
+        charts: charts.collect(),
         baseline: definition.baseline.clone(),
-        across: axis(&definition.across),
-        down: definition.down.as_ref().map(axis),
-        programs,
+        across: shown(&definition.across, across, participants),
+        down: down.map(|(axis, values)| shown(axis, values, participants)),
+        programs: own.into_iter().chain(bests).collect(),
         cells: Vec::new(),
         unfinished: Vec::new(),
-        planned: 0,
-        notes,
+        planned: plan::count_cells(&request.name, request.mode, definition)?,
+        notes: notes.cloned().collect(),
+    })
+}
+
+/// This machine, with the versions of the programs; the hosts' settings are added when they are known.
+fn machine(participants: &Participants) -> TestMachine {
+    let system = rustix::system::uname();
+    let cpus = std::thread::available_parallelism();
+    TestMachine {
+        kernel: system.release().to_string_lossy().into_owned(),
+        cpus: cpus.map_or(1, std::num::NonZero::get),
+        versions: participants.versions.iter().cloned().collect(),
+        sysctls: Default::default(),
     }
 }
 
 /// An axis with the values that are visited, and those that programs show in place of them.
-fn shown(axis: &AxisDefinition, sweep: &Sweep, entrants: &[Entrant]) -> Axis {
-    let mut values = sweep.values(&axis.key).to_vec();
-    for entrant in entrants {
-        let own = entrant.program.ignores.get(&axis.key);
-        values.extend(own.filter(|own| !values.contains(own)).cloned());
+fn shown(axis: &AxisDefinition, visited: &[String], participants: &Participants) -> SweepAxis {
+    let mut values = visited.to_vec();
+    for one in &participants.all {
+        let own = one.program.ignores.get(&axis.key);
+        let own = own.filter(|own| !values.contains(own)).cloned();
+        values.extend(own);
     }
-    Axis {
+    SweepAxis {
         key: axis.key.clone(),
         label: axis.label.clone(),
         unit: axis.unit.clone(),
         values,
         logarithmic: axis.logarithmic,
-    }
-}
-
-/// RFC 3339, to the second.
-fn now() -> String {
-    let seconds = jiff::Timestamp::now().as_second();
-    jiff::Timestamp::from_second(seconds)
-        .unwrap_or_default()
-        .to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_rfc_3339() {
-        let text = now();
-        assert!(text.ends_with('Z') && text.len() == 20, "{text}");
-        assert!(text.parse::<jiff::Timestamp>().is_ok());
     }
 }

@@ -5,15 +5,15 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::interrupt::Interrupts;
-use super::leftovers::{self, Owned};
+use super::leftovers::{self, OwnedDirectory};
+use super::process::Interrupts;
 use crate::LabError;
 
 /// Directories that go away with it.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    work: Owned,
-    memory: Owned,
+    work: OwnedDirectory,
+    memory: OwnedDirectory,
 }
 
 /// Bytes written between two looks at whether the user wants to stop: a moment's work for a
@@ -29,8 +29,8 @@ impl Scratch {
     pub(crate) fn new() -> Result<Self, LabError> {
         let [work, memory] = leftovers::places();
         Ok(Self {
-            work: Owned::new_in(&work)?,
-            memory: Owned::new_in(&memory)?,
+            work: OwnedDirectory::new_in(&work)?,
+            memory: OwnedDirectory::new_in(&memory)?,
         })
     }
 
@@ -104,7 +104,7 @@ impl Scratch {
             let mut file = File::create(&part)?;
             let mut random = File::open("/dev/urandom")?.take(bytes);
             while random.limit() > 0 {
-                if interrupts.came() {
+                if interrupts.has_come() {
                     return Ok(false);
                 }
                 io::copy(&mut random.by_ref().take(STEP), &mut file)?;

@@ -1,142 +1,13 @@
-//! Draws one chart: axes, lines, error bars and markers.
+//! Draws charts as SVG: axes, lines, error bars, markers, legends.
 
-use super::figure::{Figure, Horizontal, Look, Panel, Point, Series, Split};
-use super::markup::Markup;
-use super::number::coordinate;
-use super::scale::{Kind, Sweep, Vertical};
-use super::{svg, ticks};
+use maud::{Markup, html};
 
-/// Size of a label's letters, as in the style sheet.
-const LABEL: f64 = 12.0;
-
-/// Size of a chart's heading, as in the style sheet.
-const TITLE: f64 = 13.0;
-
-/// Width and height, in the drawing's units (CSS pixels at full size).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Size {
-    /// Horizontally.
-    pub(super) width: f64,
-    /// Vertically.
-    pub(super) height: f64,
-}
-
-/// One of several charts side by side.
-const SMALL: Size = Size {
-    width: 360.0,
-    height: 264.0,
+use super::figure::LineStyle;
+use super::figure::{
+    ChartAxis, ChartLine, ChartPanel, ChartPoint, Figure, FigureKind, LegendEntry,
 };
-
-/// One of several charts with a line for each row, measured and published.
-const TALL: Size = Size {
-    width: 360.0,
-    height: 340.0,
-};
-
-/// A chart that stands alone.
-const LARGE: Size = Size {
-    width: 760.0,
-    height: 400.0,
-};
-
-/// The size of a figure's charts.
-pub(super) fn size(figure: &Figure) -> Size {
-    match figure.split {
-        _ if figure.is_single() => LARGE,
-        Split::Programs => TALL,
-        Split::Rows => SMALL,
-    }
-}
-
-/// The size of a figure's charts on a phone.
-pub(super) fn phone_size(figure: &Figure) -> Size {
-    match figure.split {
-        Split::Programs => TALL,
-        Split::Rows => SMALL,
-    }
-}
-
-/// A chart as an SVG element of its own, for the page. `id` must be unique there.
-pub(super) fn inline(
-    markup: &mut Markup,
-    figure: &Figure,
-    panel: &Panel,
-    size: Size,
-    id: &str,
-    class: &str,
-) {
-    let view = format!("0 0 {} {}", coordinate(size.width), coordinate(size.height));
-    let (title, description) = (format!("{id}-title"), format!("{id}-description"));
-    let attributes = [
-        ("class", class),
-        ("viewBox", view.as_str()),
-        ("role", "img"),
-        ("aria-labelledby", title.as_str()),
-        ("aria-describedby", description.as_str()),
-    ];
-    markup.element("svg", &attributes, |svg| {
-        svg.leaf("title", &[("id", &title)], &name(figure, panel));
-        svg.leaf("desc", &[("id", &description)], &describe(figure, panel));
-        draw(svg, figure, panel, size);
-    });
-}
-
-/// A chart's name for readers who do not see it.
-pub(super) fn name(figure: &Figure, panel: &Panel) -> String {
-    let axes = format!("{} against {}", figure.unit, figure.x.name);
-    if panel.title.is_empty() {
-        axes
-    } else {
-        format!("{}: {axes}", panel.title)
-    }
-}
-
-/// Each line's first and last value, for readers who do not see the chart.
-pub(super) fn describe(figure: &Figure, panel: &Panel) -> String {
-    let mut text = String::new();
-    for series in panel.series.iter().rev() {
-        let values: Vec<(&String, f64)> = figure
-            .x
-            .values
-            .iter()
-            .zip(&series.points)
-            .filter_map(|(at, point)| Some((at, point.as_ref()?.value?)))
-            .collect();
-        if let (Some(first), Some(last)) = (values.first(), values.last()) {
-            let (from, to) = (super::number::value(first.1), super::number::value(last.1));
-            text.push_str(&format!(
-                "{}: {from} at {} to {to} at {}. ",
-                series.label, first.0, last.0
-            ));
-        }
-    }
-    text.trim_end().to_owned()
-}
-
-/// The chart itself, with its top left corner at the origin.
-pub(super) fn draw(markup: &mut Markup, figure: &Figure, panel: &Panel, size: Size) {
-    let frame = Frame::of(figure, panel, size);
-    if !panel.title.is_empty() {
-        let shown = svg::fitted(&panel.title, TITLE, size.width - 8.0);
-        markup.leaf(
-            "text",
-            &[("class", "c-title"), ("x", "4"), ("y", "15")],
-            &shown,
-        );
-    }
-    let unit_at = coordinate(frame.top - 11.0);
-    markup.leaf(
-        "text",
-        &[("class", "c-label"), ("x", "4"), ("y", &unit_at)],
-        &figure.unit,
-    );
-    vertical_axis(markup, figure, &frame);
-    horizontal_axis(markup, &figure.x, &frame);
-    for (index, series) in panel.series.iter().enumerate() {
-        let dodge = frame.dodge(index, panel.series.len());
-        draw_series(markup, series, &frame, dodge);
-    }
-}
+use super::scale::{self, SweptAxis};
+use super::shapes::{RADIUS, connected, cross, error_bar, fitted, marker, px, text_width};
 
 /// With more points on a line than this, markers of the usual size would cover each other.
 const MANY: usize = 24;
@@ -144,270 +15,367 @@ const MANY: usize = 24;
 /// Radius of markers then.
 const SMALL_RADIUS: f64 = 2.5;
 
+/// Sizes of letters, as in the style sheet.
+pub(super) const LABEL: f64 = 12.0;
+pub(super) const TITLE: f64 = 13.0;
+
+/// Width and height of charts: one of several, one of several with a line for each row, one over time, one
+/// that stands alone.
+const SMALL: (f64, f64) = (360.0, 264.0);
+const TALL: (f64, f64) = (360.0, 340.0);
+const WIDE: (f64, f64) = (480.0, 280.0);
+pub(super) const LARGE: (f64, f64) = (760.0, 400.0);
+
+/// The size of a figure's charts, also beside others on a phone.
+pub(super) fn size(figure: &Figure) -> (f64, f64) {
+    match figure.kind {
+        FigureKind::Rows => SMALL,
+        FigureKind::Programs => TALL,
+        FigureKind::Time => WIDE,
+    }
+}
+
+/// A figure's charts for the page. A single chart is large, and drawn a second time for phones, where its
+/// letters keep their size.
+pub(super) fn panels(figure: &Figure) -> Markup {
+    let narrow = size(figure);
+    let id = |index: usize| format!("{}-{index}", figure.id);
+    let single = figure.panels.len() == 1 && figure.kind != FigureKind::Time;
+    html! {
+        div class=(if single { "panels single" } else { "panels" }) {
+            @for (index, panel) in figure.panels.iter().enumerate() {
+                @if single {
+                    (inline(panel, LARGE, &id(index), "chart wide"))
+                    (inline(panel, narrow, &format!("{}-small", id(index)), "chart narrow"))
+                } @else {
+                    (inline(panel, narrow, &id(index), "chart"))
+                }
+                "\n"
+            }
+        }
+    }
+}
+
+/// A chart as an SVG element of its own. `id` must be unique on the page.
+fn inline(panel: &ChartPanel, size: (f64, f64), id: &str, class: &str) -> Markup {
+    let (title, description) = (format!("{id}-title"), format!("{id}-description"));
+    html! {
+        svg class=(class) viewBox=(format!("0 0 {} {}", px(size.0), px(size.1))) role="img"
+            aria-labelledby=(title) aria-describedby=(description) {
+            title id=(title) { (name(panel)) }
+            desc id=(description) { (panel.description) }
+            (draw(panel, size))
+        }
+    }
+}
+
+/// A chart's name for readers who do not see it.
+pub(super) fn name(panel: &ChartPanel) -> String {
+    let separator = if panel.title.is_empty() { "" } else { ": " };
+    format!(
+        "{}{separator}{} against {}",
+        panel.title,
+        panel.unit,
+        panel.x.name()
+    )
+}
+
+/// The chart itself, with its top left corner at the origin.
+pub(super) fn draw(panel: &ChartPanel, size: (f64, f64)) -> Markup {
+    let frame = ChartFrame::of(panel, size);
+    html! {
+        @if !panel.title.is_empty() {
+            text class="c-title" x="4" y="15" { (fitted(&panel.title, TITLE, size.0 - 8.0)) }
+        }
+        text class="c-label" x="4" y=(px(frame.top - 11.0)) { (panel.unit) }
+        (frame.vertical_axis())
+        (frame.horizontal_axis())
+        @for (index, line) in panel.lines.iter().enumerate() { (frame.line(index, line)) }
+    }
+}
+
 /// Where things are within a chart.
-struct Frame<'a> {
+struct ChartFrame<'a> {
+    panel: &'a ChartPanel,
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
-    x: Sweep,
-    y: &'a Vertical,
-    /// Of markers.
-    radius: f64,
+    swept: Option<SweptAxis>,
 }
 
-impl<'a> Frame<'a> {
-    fn of(figure: &'a Figure, panel: &Panel, size: Size) -> Self {
-        let widest = figure
+impl<'a> ChartFrame<'a> {
+    fn of(panel: &'a ChartPanel, size: (f64, f64)) -> Self {
+        let widths = panel
             .y
             .labels()
-            .map(|(_, label)| svg::text_width(&label, LABEL))
-            .fold(0.0, f64::max);
-        let left = widest.max(20.0) + 12.0;
-        let right = size.width - 14.0;
-        let top = if panel.title.is_empty() { 28.0 } else { 48.0 };
-        let bottom = size.height - 44.0;
+            .into_iter()
+            .map(|(_, label)| text_width(&label, LABEL));
+        let left = widths.fold(20.0, f64::max) + 12.0;
+        let right = size.0 - 14.0;
         // Markers at the ends of the axis stay inside the frame.
-        let inset = svg::RADIUS + 4.0;
-        let values = &figure.x.values;
+        let inset = RADIUS + 4.0;
+        let swept = match &panel.x {
+            ChartAxis::Time(_) => None,
+            ChartAxis::Swept {
+                values,
+                logarithmic,
+                ..
+            } => Some(SweptAxis::of(
+                values,
+                *logarithmic,
+                left + inset,
+                right - inset,
+            )),
+        };
         Self {
+            panel,
             left,
             right,
-            top,
-            bottom,
-            x: Sweep::of(values, figure.x.logarithmic, left + inset, right - inset),
-            y: &figure.y,
-            radius: if values.len() > MANY {
-                SMALL_RADIUS
-            } else {
-                svg::RADIUS
-            },
+            top: if panel.title.is_empty() { 28.0 } else { 48.0 },
+            bottom: size.1 - 44.0,
+            swept,
         }
     }
 
-    /// Where a value is.
-    fn height(&self, value: f64) -> f64 {
-        self.y.place(value, self.bottom, self.top)
+    /// The height of a value.
+    fn y(&self, value: f64) -> f64 {
+        self.panel.y.place(value, self.bottom, self.top)
     }
 
-    /// How far a series is moved sideways so that it does not hide others: only where the axis
+    /// The place of a moment on an axis of time.
+    fn moment(&self, time: f64) -> f64 {
+        let end = match &self.panel.x {
+            ChartAxis::Time(marks) => marks.last().copied(),
+            ChartAxis::Swept { .. } => None,
+        };
+        scale::place(
+            time,
+            (0.0, end.unwrap_or(1.0)),
+            (self.left, self.right - RADIUS),
+        )
+    }
+
+    /// How far a line is moved sideways so that it does not hide others: only where the axis
     /// has names, not numbers.
-    fn dodge(&self, index: usize, count: usize) -> f64 {
-        if self.x.kind != Kind::Category || count < 2 {
-            return 0.0;
-        }
-        let (Ok(index), Ok(count)) = (u32::try_from(index), u32::try_from(count)) else {
+    fn dodge(&self, index: usize) -> f64 {
+        let count = self.panel.lines.len();
+        let Some(swept) = self
+            .swept
+            .as_ref()
+            .filter(|swept| swept.is_category && count > 1)
+        else {
             return 0.0;
         };
-        let step = (self.x.room * 0.6 / f64::from(count)).min(svg::RADIUS * 3.0);
-        // What is drawn last is first in the legend, so it is to the left.
-        step * (f64::from(count - 1) / 2.0 - f64::from(index))
+        #[allow(clippy::cast_precision_loss, reason = "a chart has few lines")]
+        let (index, count) = (index as f64, count as f64);
+        let step = (swept.room * 0.6 / count).min(RADIUS * 3.0);
+        // The line that is drawn last is first in the legend, so it is to the left.
+        step * ((count - 1.0) / 2.0 - index)
     }
-}
 
-fn vertical_axis(markup: &mut Markup, figure: &Figure, frame: &Frame<'_>) {
-    let mut lines = String::new();
-    for (mark, label) in figure.y.labels() {
-        let y = frame.height(mark);
-        let (left, right) = (coordinate(frame.left), coordinate(frame.right));
-        lines.push_str(&format!("M{left} {}H{right}", coordinate(y)));
-        let (x, y) = (coordinate(frame.left - 7.0), coordinate(y + 4.0));
-        markup.leaf(
-            "text",
-            &[("class", "c-label c-end"), ("x", &x), ("y", &y)],
-            &label,
-        );
-    }
-    markup.void("path", &[("class", "c-grid"), ("d", &lines)]);
-}
-
-fn horizontal_axis(markup: &mut Markup, axis: &Horizontal, frame: &Frame<'_>) {
-    let floor = coordinate(frame.bottom);
-    let mut lines = format!(
-        "M{} {floor}H{}",
-        coordinate(frame.left),
-        coordinate(frame.right)
-    );
-    let candidates: Vec<(&String, f64)> = axis
-        .values
-        .iter()
-        .zip(&frame.x.places)
-        .zip(&frame.x.worthy)
-        .filter(|(_, worthy)| **worthy)
-        .map(|((value, place), _)| (value, *place))
-        .collect();
-    let places: Vec<f64> = candidates.iter().map(|(_, place)| *place).collect();
-    let widths: Vec<f64> = candidates
-        .iter()
-        .map(|(value, _)| svg::text_width(value, LABEL))
-        .collect();
-    let shown = ticks::with_room(&places, &widths, 5.0);
-    let label_at = coordinate(frame.bottom + 18.0);
-    for ((value, place), shown) in candidates.into_iter().zip(shown) {
-        let x = coordinate(place);
-        lines.push_str(&format!("M{x} {floor}v{}", if shown { "5" } else { "3" }));
-        if shown {
-            let attributes = [("class", "c-label c-middle"), ("x", &x), ("y", &label_at)];
-            markup.leaf("text", &attributes, value);
+    fn vertical_axis(&self) -> Markup {
+        let labels = self.panel.y.labels();
+        let (left, right) = (px(self.left), px(self.right));
+        let line = |(mark, _): &(f64, String)| format!("M{left} {}H{right}", px(self.y(*mark)));
+        html! {
+            @for (mark, label) in &labels {
+                text class="c-label c-end" x=(px(self.left - 7.0)) y=(px(self.y(*mark) + 4.0)) { (label) }
+            }
+            path class="c-grid" d=(labels.iter().map(line).collect::<String>()) {}
         }
     }
-    markup.void("path", &[("class", "c-axis"), ("d", &lines)]);
-    let (x, y) = (coordinate(frame.right), coordinate(frame.bottom + 36.0));
-    let name = svg::fitted(&axis.name, LABEL, frame.right - 4.0);
-    markup.leaf(
-        "text",
-        &[("class", "c-label c-end"), ("x", &x), ("y", &y)],
-        &name,
-    );
-}
 
-fn draw_series(markup: &mut Markup, series: &Series, frame: &Frame<'_>, dodge: f64) {
-    let class = class(&series.look);
-    markup.element(
-        "g",
-        &[("class", &class), ("data-series", &series.keys)],
-        |group| {
-            let places: Vec<f64> = frame.x.places.iter().map(|place| place + dodge).collect();
-            let points = series.points.iter().zip(&places).map(|(point, x)| {
-                let value = point.as_ref()?.value?;
-                Some((*x, frame.height(value)))
-            });
-            if let Some(path) = svg::line(points) {
-                group.void("path", &[("class", "c-line"), ("d", &path)]);
+    /// Place, label and whether the label is shown, for each mark of the horizontal axis.
+    fn marks(&self) -> Vec<(f64, String, bool)> {
+        match (&self.panel.x, &self.swept) {
+            (ChartAxis::Swept { values, .. }, Some(swept)) => {
+                let placed = values.iter().zip(&swept.places).zip(&swept.worthy);
+                let worthy = placed.filter(|(_, worthy)| **worthy);
+                let (labels, places): (Vec<&String>, Vec<f64>) =
+                    worthy.map(|((value, place), _)| (value, *place)).unzip();
+                let widths: Vec<f64> = labels
+                    .iter()
+                    .map(|value| text_width(value, LABEL))
+                    .collect();
+                let shown = scale::with_room(&places, &widths, 5.0);
+                let marks = places.into_iter().zip(labels).zip(shown);
+                marks
+                    .map(|((place, label), shown)| (place, label.clone(), shown))
+                    .collect()
             }
-            for (point, x) in series.points.iter().zip(&places) {
-                if let Some(point) = point {
-                    draw_point(group, point, &series.look, *x, frame);
+            (ChartAxis::Time(marks), _) => {
+                let step = marks.get(1).copied().unwrap_or(1.0);
+                let mark = |mark: &f64| (self.moment(*mark), scale::label(*mark, step), true);
+                marks.iter().map(mark).collect()
+            }
+            (ChartAxis::Swept { .. }, None) => Vec::new(),
+        }
+    }
+
+    fn horizontal_axis(&self) -> Markup {
+        let (marks, floor) = (self.marks(), px(self.bottom));
+        let mut lines = format!("M{} {floor}H{}", px(self.left), px(self.right));
+        for (place, _, shown) in &marks {
+            lines += &format!("M{} {floor}v{}", px(*place), if *shown { "5" } else { "3" });
+        }
+        let name = fitted(self.panel.x.name(), LABEL, self.right - 4.0);
+        html! {
+            @for (place, label, _) in marks.iter().filter(|(.., shown)| *shown) {
+                text class="c-label c-middle" x=(px(*place)) y=(px(self.bottom + 18.0)) { (label) }
+            }
+            path class="c-axis" d=(lines) {}
+            text class="c-label c-end" x=(px(self.right)) y=(px(self.bottom + 36.0)) { (name) }
+        }
+    }
+
+    fn line(&self, index: usize, line: &ChartLine) -> Markup {
+        let dodge = self.dodge(index);
+        let place = |(index, point): (usize, &Option<ChartPoint>)| match &self.swept {
+            Some(swept) => swept.places.get(index).copied().unwrap_or_default() + dodge,
+            None => self.moment(point.as_ref().map_or(0.0, |point| point.time)),
+        };
+        let xs: Vec<f64> = line.points.iter().enumerate().map(place).collect();
+        let points = line.points.iter().zip(&xs);
+        let path = connected(points.clone().map(|(point, x)| {
+            let value = point.as_ref()?.value?;
+            Some(format!("{} {}", px(*x), px(self.y(value))))
+        }));
+        html! {
+            g class=(class(&line.entry.style)) data-series=(line.entry.keys) {
+                @if !path.is_empty() { path class="c-line" d=(path) {} }
+                @for (point, x) in points {
+                    @if let Some(point) = point.as_ref().filter(|point| !point.tip.is_empty()) {
+                        (self.point(point, &line.entry.style, *x))
+                    }
                 }
             }
-        },
-    );
-}
+        }
+    }
 
-fn draw_point(markup: &mut Markup, point: &Point, look: &Look, x: f64, frame: &Frame<'_>) {
-    markup.element("g", &[("class", "c-point")], |group| {
-        group.leaf("title", &[], &point.tip);
-        let Some(value) = point.value else {
-            let path = svg::cross(x, frame.bottom - svg::RADIUS - 2.0);
-            group.void("path", &[("class", "c-mark c-failed"), ("d", &path)]);
-            return;
-        };
-        let y = frame.height(value);
-        if let Some(half) = point.half_width {
-            let (low, high) = (frame.height(value - half), frame.height(value + half));
+    fn point(&self, point: &ChartPoint, style: &LineStyle, x: f64) -> Markup {
+        let bar = point.value.zip(point.half_width).and_then(|(value, half)| {
+            let (low, high) = (self.y(value - half), self.y(value + half));
             // A bar that would hide behind its marker says nothing.
-            if low - high > svg::RADIUS {
-                let path = svg::error_bar(x, low, high);
-                group.void("path", &[("class", "c-bar"), ("d", &path)]);
+            (low - high > RADIUS).then(|| error_bar(x, low, high))
+        });
+        let crowded = self
+            .swept
+            .as_ref()
+            .is_some_and(|swept| swept.places.len() > MANY);
+        let radius = if crowded { SMALL_RADIUS } else { RADIUS };
+        // A published point that is met exactly shows as a ring around the measured one.
+        let radius = radius * if style.published { 1.4 } else { 1.0 };
+        html! {
+            g class="c-point" {
+                title { (point.tip) }
+                @if let Some(bar) = bar { path class="c-bar" d=(bar) {} }
+                @if let Some(value) = point.value {
+                    path class="c-mark" d=(marker(style.marker, x, self.y(value), radius)) {}
+                } @else {
+                    path class="c-mark c-failed" d=(cross(x, self.bottom - RADIUS - 2.0)) {}
+                }
             }
         }
-        // A published point that is met exactly shows as a ring around the measured one.
-        let radius = frame.radius * if look.published { 1.4 } else { 1.0 };
-        let path = svg::marker(look.marker, x, y, radius);
-        group.void("path", &[("class", "c-mark"), ("d", &path)]);
-    });
+    }
+}
+
+fn class(style: &LineStyle) -> String {
+    let published = if style.published { " published" } else { "" };
+    format!("series {}{published}", style.colour)
 }
 
 /// A line with its marker, as the legend shows it, in a box of 28 by 14.
-pub(super) fn swatch(markup: &mut Markup, look: &Look) {
-    markup.element("g", &[("class", &class(look))], |group| {
-        group.void("path", &[("class", "c-line"), ("d", "M1 7H27")]);
-        let path = svg::marker(look.marker, 14.0, 7.0, svg::RADIUS);
-        group.void("path", &[("class", "c-mark"), ("d", &path)]);
-    });
+pub(super) fn swatch(style: &LineStyle) -> Markup {
+    html! {
+        g class=(class(style)) {
+            path class="c-line" d="M1 7H27" {}
+            path class="c-mark" d=(marker(style.marker, 14.0, 7.0, RADIUS)) {}
+        }
+    }
 }
 
-fn class(look: &Look) -> String {
-    let published = if look.published { " published" } else { "" };
-    format!("series {}{published}", look.colour)
+/// The legend of a figure on the page.
+pub(super) fn legend(entries: &[LegendEntry]) -> Markup {
+    html! {
+        ul class="legend" aria-label="Legend" {
+            @for entry in entries {
+                li data-key=(entry.keys) {
+                    svg viewBox="0 0 28 14" aria-hidden="true" { (swatch(&entry.style)) }
+                    span { (entry.label) }
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::grid::Grid;
+    use super::super::grid::ResultGrid;
     use super::super::theme::Palette;
-    use super::super::{lines, samples};
+    use super::super::{figure, samples, timeline};
     use super::*;
-    use crate::experiment::results::Results;
+    use crate::experiment::results::ExperimentResults;
 
-    fn drawn(results: &Results) -> String {
-        let figures = lines::all(&Grid::of(results), &Palette::default());
-        let mut markup = Markup::default();
-        inline(
-            &mut markup,
-            &figures[0],
-            &figures[0].panels[0],
-            SMALL,
-            "a",
-            "chart",
-        );
-        markup.finish()
+    fn figures(results: &ExperimentResults) -> Vec<Figure> {
+        figure::sweeps(&ResultGrid::of(results), &Palette::default(), "a")
+    }
+
+    fn drawn(results: &ExperimentResults) -> String {
+        inline(&figures(results)[0].panels[0], SMALL, "a", "chart").into_string()
     }
 
     #[test]
-    fn a_chart_has_a_line_a_bar_and_a_marker_for_what_was_measured() {
+    fn a_chart_has_a_line_a_bar_and_a_marker_for_each_measured_point() {
         let chart = drawn(&samples::two_by_two());
         assert_eq!(chart.matches("class=\"c-line\"").count(), 3);
         assert_eq!(chart.matches("class=\"c-mark\"").count(), 6);
         assert_eq!(chart.matches("class=\"series paper published\"").count(), 1);
         assert!(chart.contains("<title id=\"a-title\">parallel streams 1: Mbit/s against"));
-        assert!(
-            chart.contains("longhaul: 100 at 1 to 200 at 50."),
-            "{chart}"
-        );
-    }
-
-    #[test]
-    fn a_failed_point_is_a_cross_at_the_floor() {
         let mut results = samples::two_by_two();
         results.cells[0].median = None;
-        let chart = drawn(&results);
-        assert_eq!(chart.matches("c-failed").count(), 1);
-    }
-
-    #[test]
-    fn names_on_the_axis_move_series_apart() {
-        let mut results = samples::two_by_two();
-        results.across.values[0] = "small".to_owned();
-        for cell in &mut results.cells {
-            if cell.at["latency"] == "1" {
-                cell.at.insert("latency".to_owned(), "small".to_owned());
-            }
-        }
-        let figures = lines::all(&Grid::of(&results), &Palette::default());
-        let frame = Frame::of(&figures[0], &figures[0].panels[0], SMALL);
-        assert_eq!(frame.dodge(1, 3), 0.0);
-        assert!(frame.dodge(0, 3) > 0.0 && frame.dodge(2, 3) < 0.0);
-    }
-
-    #[test]
-    fn what_a_program_is_called_cannot_be_markup() {
-        let mut results = samples::two_by_two();
-        results.programs[0].label = "</title><script>alert(1)</script>".to_owned();
-        results.unit = "<b>".to_owned();
-        let chart = drawn(&results);
-        assert!(
-            !chart.contains("<script") && !chart.contains("<b>"),
-            "{chart}"
+        assert_eq!(
+            drawn(&results).matches("c-failed").count(),
+            1,
+            "a cross at the floor"
         );
+    }
+
+    #[test]
+    fn a_series_over_time_has_one_marker_at_its_end() {
+        let results = samples::with_more();
+        let timelines = timeline::timelines(&ResultGrid::of(&results), &Palette::default(), "a");
+        let chart = panels(&timelines[0]).into_string();
+        assert_eq!(chart.matches("class=\"c-line\"").count(), 2);
+        assert_eq!(chart.matches("class=\"c-mark\"").count(), 2);
+        assert!(chart.contains("window\n512 kB after 0.600 s"), "{chart}");
+    }
+
+    #[test]
+    fn names_on_the_axis_move_lines_apart() {
+        let mut results = samples::two_by_two();
+        let latency = |cell: &crate::experiment::results::ResultCell| cell.at["latency"] == "1";
+        for cell in results.cells.iter_mut().filter(|cell| latency(cell)) {
+            cell.at.insert("latency".to_owned(), "small".to_owned());
+        }
+        results.across.values[0] = "small".to_owned();
+        let figures = figures(&results);
+        let frame = ChartFrame::of(&figures[0].panels[0], SMALL);
+        assert!(frame.dodge(0) > 0.0 && frame.dodge(1) == 0.0 && frame.dodge(2) < 0.0);
     }
 
     #[test]
     fn everything_is_drawn_inside_the_chart() {
         let mut results = samples::two_by_two();
         results.cells[0].half_width = Some(1e9);
-        let chart = drawn(&results);
-        for path in chart.split(" d=\"").skip(1) {
+        for path in drawn(&results).split(" d=\"").skip(1) {
             let path = path.split('"').next().unwrap();
-            let first: Vec<f64> = path[1..]
-                .split(|character: char| !(character.is_ascii_digit() || character == '.'))
+            let numbers = path[1..].split(|c: char| !(c.is_ascii_digit() || c == '.'));
+            let first: Vec<f64> = numbers
                 .take(2)
                 .map(|number| number.parse().unwrap())
                 .collect();
-            assert!(
-                first[0] <= SMALL.width && first[1] <= SMALL.height,
-                "{path}"
-            );
+            assert!(first[0] <= SMALL.0 && first[1] <= SMALL.1, "{path}");
         }
     }
 }

@@ -1,60 +1,55 @@
-//! A figure as data: charts, lines, points, legend. [`lines`](super::lines) fills it,
-//! [`chart`](super::chart) draws it.
+//! Figures as data: which lines go into which chart.
+//!
+//! A sweep of two axes over several programs has too many lines for one chart. It is drawn as small
+//! multiples, twice: one chart for each row (its lines are the programs, with the published curve),
+//! which compares programs; and one chart for each program (its lines are the rows), which is the
+//! shape that papers draw.
 
-use super::scale::Vertical;
+use super::grid::{self, ResultGrid};
+use super::scale::ValueAxis;
+use super::theme::{self, Palette};
+use super::{shapes, text};
+use crate::experiment::results::ComparedProgram;
 
-/// One drawn figure: a chart or several with the same axes.
-#[derive(Debug)]
+/// A chart or several, with one legend.
 pub(super) struct Figure {
-    /// The difference between the charts.
-    pub(super) split: Split,
-    /// Title of a chart: `by parallel streams`.
+    pub(super) kind: FigureKind,
+    /// `by parallel streams`; empty if there is only one figure.
     pub(super) heading: String,
     /// Lines and their names, in the order of the legend.
-    pub(super) legend: Vec<Entry>,
-    /// The charts.
-    pub(super) panels: Vec<Panel>,
-    /// The horizontal axis, the same in all.
-    pub(super) x: Horizontal,
-    /// Unit of the measure.
-    pub(super) unit: String,
-    /// The vertical axis, the same in all.
-    pub(super) y: Vertical,
+    pub(super) legend: Vec<LegendEntry>,
+    pub(super) panels: Vec<ChartPanel>,
+    /// Begins the anchors of its charts.
+    pub(super) id: String,
+    /// Name of its SVG file; charts over time have none.
+    pub(super) file: String,
 }
 
 /// The difference between the charts of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Split {
+pub(super) enum FigureKind {
     /// One chart for each row; its lines are the programs.
     Rows,
     /// One chart for each program; its lines are the rows.
     Programs,
+    /// One chart for each cell or point; its lines are samples over time.
+    Time,
 }
 
-impl Split {
+impl FigureKind {
     /// For file names and anchors.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Rows => "rows",
             Self::Programs => "programs",
+            Self::Time => "time",
         }
     }
 }
 
-/// The horizontal axis.
-#[derive(Debug)]
-pub(super) struct Horizontal {
-    /// Name with unit.
-    pub(super) name: String,
-    /// Values as written in the experiment.
-    pub(super) values: Vec<String>,
-    /// Drawn logarithmic.
-    pub(super) logarithmic: bool,
-}
-
 /// How a line looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct LineStyle {
     /// CSS class of its colour.
     pub(super) colour: String,
     /// Number of its marker.
@@ -63,53 +58,418 @@ pub(super) struct Look {
     pub(super) published: bool,
 }
 
-/// A line of the legend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Series that have this key among theirs are hidden with it.
-    pub(super) key: String,
-    /// For people.
+/// A line of the legend, and of charts.
+#[derive(Clone)]
+pub(super) struct LegendEntry {
+    /// Its own key, and those of further entries with which it is hidden, separated by spaces.
+    pub(super) keys: String,
     pub(super) label: String,
-    /// How its lines look.
-    pub(super) look: Look,
+    pub(super) style: LineStyle,
 }
 
 /// One chart.
-#[derive(Debug)]
-pub(super) struct Panel {
+pub(super) struct ChartPanel {
     /// Heading; empty if there is one chart only.
     pub(super) title: String,
+    /// The values for readers who do not see the chart.
+    pub(super) description: String,
     /// Lines, those behind first.
-    pub(super) series: Vec<Series>,
+    pub(super) lines: Vec<ChartLine>,
+    pub(super) x: ChartAxis,
+    /// Unit of the vertical axis.
+    pub(super) unit: String,
+    pub(super) y: ValueAxis,
+}
+
+/// The horizontal axis.
+pub(super) enum ChartAxis {
+    /// The values of a sweep, under the name of its axis.
+    Swept {
+        name: String,
+        values: Vec<String>,
+        logarithmic: bool,
+    },
+    /// Seconds, with these marks.
+    Time(Vec<f64>),
+}
+
+impl ChartAxis {
+    /// The name, with its unit.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Swept { name, .. } => name,
+            Self::Time(_) => "seconds since the start",
+        }
+    }
 }
 
 /// One line.
-#[derive(Debug)]
-pub(super) struct Series {
-    /// Keys of the legend's entries that it belongs to, separated by spaces.
-    pub(super) keys: String,
-    /// For people.
-    pub(super) label: String,
-    /// How it looks.
-    pub(super) look: Look,
-    /// One for each value of the horizontal axis.
-    pub(super) points: Vec<Option<Point>>,
+pub(super) struct ChartLine {
+    pub(super) entry: LegendEntry,
+    /// One for each value of a sweep, or one for each sample over time.
+    pub(super) points: Vec<Option<ChartPoint>>,
 }
 
 /// One point.
-#[derive(Debug)]
-pub(super) struct Point {
+#[derive(Default)]
+pub(super) struct ChartPoint {
+    /// Seconds, on an axis of time.
+    pub(super) time: f64,
     /// Its value; `None`: the measurement failed.
     pub(super) value: Option<f64>,
     /// Half-width of its interval.
     pub(super) half_width: Option<f64>,
-    /// Facts for the reader, one a line.
+    /// Facts for the reader, one a line; empty: the point has no marker.
     pub(super) tip: String,
 }
 
-impl Figure {
-    /// There is only one chart, which may be large.
-    pub(super) fn is_single(&self) -> bool {
-        self.panels.len() == 1
+/// The figures of a sweep, the most telling first; none if nothing was measured or published. `name` begins
+/// the names of their files.
+pub(super) fn sweeps(grid: &ResultGrid<'_>, palette: &Palette, name: &str) -> Vec<Figure> {
+    let planner = FigurePlanner {
+        grid,
+        palette,
+        name,
+    };
+    let (rows, programs) = (grid.rows(), grid.results.programs.len());
+    let mut figures = Vec::new();
+    if rows > 0 && (programs > 1 || rows == 1) {
+        figures.push(planner.by_row());
+    }
+    if rows > 1 && programs > 0 {
+        figures.push(planner.by_program());
+    }
+    let lines = |figure: &Figure| figure.panels.iter().any(|panel| !panel.lines.is_empty());
+    figures.retain(lines);
+    if let Some(first) = figures.first_mut() {
+        first.file = format!("{name}.svg");
+    }
+    figures
+}
+
+/// The key of everything that was published, and the class of its colour.
+const PAPER: &str = "paper";
+
+struct FigurePlanner<'a> {
+    grid: &'a ResultGrid<'a>,
+    palette: &'a Palette,
+    name: &'a str,
+}
+
+impl FigurePlanner<'_> {
+    fn by_row(&self) -> Figure {
+        let down = self.grid.results.down.as_ref();
+        let heading = down.map_or_else(String::new, |axis| format!("by {}", axis.label));
+        let rows = (0..self.grid.rows()).filter(|row| !self.grid.is_free(*row));
+        let panels = rows.map(|row| (self.row(row).label, self.lines_of_row(row)));
+        let programs = self
+            .grid
+            .programs()
+            .map(|(_, program)| self.program(program));
+        let (legend, panels) = (programs.collect(), panels.collect());
+        self.figure(FigureKind::Rows, heading, legend, panels)
+    }
+
+    fn by_program(&self) -> Figure {
+        let programs = self.grid.programs();
+        let panels = programs.map(|(index, one)| (one.label.clone(), self.lines_of_program(index)));
+        let legend = (0..self.grid.rows()).map(|row| self.row(row)).collect();
+        let heading = "by program".to_owned();
+        self.figure(FigureKind::Programs, heading, legend, panels.collect())
+    }
+
+    fn figure(
+        &self,
+        kind: FigureKind,
+        heading: String,
+        mut legend: Vec<LegendEntry>,
+        mut panels: Vec<(String, Vec<ChartLine>)>,
+    ) -> Figure {
+        let results = self.grid.results;
+        if self.grid.has_paper() {
+            legend.push(self.paper());
+        }
+        panels.retain(|(_, lines)| !lines.is_empty());
+        if let [(title, _)] = panels.as_mut_slice() {
+            title.clear();
+        }
+        let values = extremes(panels.iter().flat_map(|(_, lines)| lines));
+        // Charts that compare programs are read point by point, so small values must show; those by
+        // program have the shape that papers draw, from zero.
+        let y = match kind {
+            FigureKind::Rows => ValueAxis::fitting(&values),
+            _ => ValueAxis::linear(&values),
+        };
+        let logarithmic = if y.logarithmic { " (logarithmic)" } else { "" };
+        let panel = |(title, lines): (String, Vec<ChartLine>)| ChartPanel {
+            title,
+            description: describe(&results.across.values, &lines),
+            lines,
+            x: ChartAxis::Swept {
+                name: grid::axis_name(&results.across),
+                values: results.across.values.clone(),
+                logarithmic: results.across.logarithmic,
+            },
+            unit: format!("{}{logarithmic}", results.unit),
+            y: y.clone(),
+        };
+        let id = format!("{}-{}", self.name, kind.name());
+        Figure {
+            kind,
+            heading,
+            legend,
+            panels: panels.into_iter().map(panel).collect(),
+            file: format!("{id}.svg"),
+            id,
+        }
+    }
+
+    fn lines_of_row(&self, row: usize) -> Vec<ChartLine> {
+        let mut lines = Vec::new();
+        if self.grid.one_publication {
+            let value = |column| self.grid.published(row, column);
+            lines.extend(self.published(row, self.paper(), value));
+        } else {
+            for (index, program) in self.grid.programs() {
+                lines.extend(self.published_of(index, row, self.program(program)));
+            }
+        }
+        // The first program is the one that matters most: it is drawn last, on top.
+        for (index, program) in self.grid.programs().rev() {
+            let row = self.grid.counterpart(index, row);
+            lines.extend(self.measured(index, row, self.program(program)));
+        }
+        lines
+    }
+
+    fn lines_of_program(&self, program: usize) -> Vec<ChartLine> {
+        let rows = || (0..self.grid.rows()).map(|row| (row, self.row(row)));
+        let published = rows().filter_map(|(row, entry)| self.published_of(program, row, entry));
+        let measured = rows().filter_map(|(row, entry)| self.measured(program, row, entry));
+        published.chain(measured).collect()
+    }
+
+    fn measured(&self, program: usize, row: usize, entry: LegendEntry) -> Option<ChartLine> {
+        let point = |column| {
+            let cell = self.grid.cell(program, row, column)?;
+            let value = self.grid.median(program, row, column);
+            let half = cell.half_width;
+            (value.is_some() || !cell.samples.is_empty()).then(|| ChartPoint {
+                value,
+                half_width: half.filter(|half| half.is_finite() && *half > 0.0),
+                tip: text::measured_tip(self.grid, program, (row, column), cell),
+                ..ChartPoint::default()
+            })
+        };
+        line(entry, (0..self.grid.columns()).map(point).collect())
+    }
+
+    /// The values published for a program; they are hidden with it and with all published values.
+    fn published_of(&self, program: usize, row: usize, of: LegendEntry) -> Option<ChartLine> {
+        let mut entry = LegendEntry {
+            keys: format!("{} {PAPER}", of.keys),
+            label: format!("{}, {}", self.paper().label, self.grid.label(program)),
+            ..of
+        };
+        entry.style.published = true;
+        self.published(row, entry, |column| self.grid.paper(program, row, column))
+    }
+
+    fn published(
+        &self,
+        row: usize,
+        entry: LegendEntry,
+        value: impl Fn(usize) -> Option<f64>,
+    ) -> Option<ChartLine> {
+        let point = |column| {
+            let value = value(column)?;
+            Some(ChartPoint {
+                value: Some(value),
+                tip: text::published_tip(self.grid, &entry.label, (row, column), value),
+                ..ChartPoint::default()
+            })
+        };
+        let points = (0..self.grid.columns()).map(point).collect();
+        line(entry, points)
+    }
+
+    fn program(&self, program: &ComparedProgram) -> LegendEntry {
+        let programs = &self.grid.results.programs;
+        let index = programs.iter().position(|one| one.key == program.key);
+        LegendEntry {
+            keys: format!("p{}", index.unwrap_or_default()),
+            label: program.label.clone(),
+            style: LineStyle {
+                colour: self.palette.colour(&program.key),
+                marker: self.palette.marker(&program.key),
+                published: false,
+            },
+        }
+    }
+
+    fn row(&self, row: usize) -> LegendEntry {
+        let down = self.grid.results.down.as_ref();
+        LegendEntry {
+            keys: format!("r{row}"),
+            label: down.map_or_else(String::new, |axis| grid::value_name(axis, row)),
+            style: LineStyle {
+                colour: theme::ramp(row, self.grid.rows()),
+                marker: row % shapes::MARKERS,
+                published: false,
+            },
+        }
+    }
+
+    fn paper(&self) -> LegendEntry {
+        LegendEntry {
+            keys: PAPER.to_owned(),
+            label: self.grid.results.reference.clone(),
+            style: LineStyle {
+                colour: PAPER.to_owned(),
+                marker: 0,
+                published: true,
+            },
+        }
+    }
+}
+
+/// A line that has a point.
+fn line(entry: LegendEntry, points: Vec<Option<ChartPoint>>) -> Option<ChartLine> {
+    let any = points.iter().any(Option::is_some);
+    any.then_some(ChartLine { entry, points })
+}
+
+/// Values that the vertical axis must have room for: every value, and error bars as far as they do not
+/// make the values themselves small.
+fn extremes<'a>(lines: impl Iterator<Item = &'a ChartLine>) -> Vec<f64> {
+    let points: Vec<&ChartPoint> = lines
+        .flat_map(|line| line.points.iter().flatten())
+        .collect();
+    let values: Vec<f64> = points.iter().filter_map(|point| point.value).collect();
+    let highest = values.iter().copied().fold(0.0, f64::max);
+    let bars = points.iter().filter_map(|point| {
+        let end = point.value? + point.half_width?;
+        Some(end.min(highest * 1.15))
+    });
+    values.iter().copied().chain(bars).collect()
+}
+
+/// Each line's first and last value.
+fn describe(values: &[String], lines: &[ChartLine]) -> String {
+    let sentence = |line: &ChartLine| {
+        let points = values.iter().zip(&line.points);
+        let valued = |(at, point): (&String, &Option<ChartPoint>)| {
+            Some(format!("{} at {at}", text::value(point.as_ref()?.value?)))
+        };
+        let mut valued = points.filter_map(valued);
+        let first = valued.next()?;
+        let last = valued.next_back().unwrap_or_else(|| first.clone());
+        Some(format!("{}: {first} to {last}.", line.entry.label))
+    };
+    let sentences: Vec<String> = lines.iter().rev().filter_map(sentence).collect();
+    sentences.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+    use crate::experiment::results::ExperimentResults;
+
+    fn figures(results: &ExperimentResults) -> Vec<Figure> {
+        sweeps(&ResultGrid::of(results), &Palette::default(), "a")
+    }
+
+    fn labels(panel: &ChartPanel) -> Vec<&str> {
+        panel
+            .lines
+            .iter()
+            .map(|line| line.entry.label.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn a_table_of_programs_is_drawn_by_row_and_by_program() {
+        let drawn = figures(&samples::two_by_two());
+        let shape = |figure: &Figure| (figure.kind, figure.panels.len(), figure.file.clone());
+        let shapes: Vec<_> = drawn.iter().map(shape).collect();
+        let programs = (FigureKind::Programs, 2, "a-programs.svg".to_owned());
+        assert_eq!(
+            shapes,
+            [(FigureKind::Rows, 2, "a.svg".to_owned()), programs]
+        );
+        let panel = &drawn[0].panels[1];
+        assert_eq!(panel.title, "parallel streams 8");
+        assert_eq!(labels(panel), ["published", "globus-url-copy", "longhaul"]);
+        assert_eq!(panel.y.marks.last(), Some(&1000.0));
+        let description = &drawn[0].panels[0].description;
+        assert!(
+            description.starts_with("longhaul: 100 at 1 to 200 at 50."),
+            "{description}"
+        );
+    }
+
+    #[test]
+    fn a_program_that_chooses_is_in_every_chart_that_compares() {
+        let drawn = figures(&samples::with_auto());
+        assert_eq!((drawn[0].panels.len(), drawn[1].panels.len()), (2, 3));
+        for panel in &drawn[0].panels {
+            assert_eq!(panel.lines[1].entry.label, "longhaul, which chooses");
+            assert_eq!(
+                panel.lines[1].points[0].as_ref().unwrap().value,
+                Some(900.0)
+            );
+        }
+        assert_eq!(drawn[1].panels[2].lines.len(), 1);
+    }
+
+    #[test]
+    fn without_an_axis_down_or_with_one_program_there_is_one_chart() {
+        let mut results = samples::two_by_two();
+        results.down = None;
+        let drawn = figures(&results);
+        assert_eq!((drawn.len(), drawn[0].panels.len()), (1, 1));
+        assert!(drawn[0].panels[0].title.is_empty());
+        let mut results = samples::two_by_two();
+        results.programs.truncate(1);
+        let drawn = figures(&results);
+        assert_eq!((drawn.len(), drawn[0].kind), (1, FigureKind::Programs));
+        assert_eq!((drawn[0].panels.len(), &*drawn[0].file), (1, "a.svg"));
+    }
+
+    #[test]
+    fn a_paper_with_a_value_for_each_program_has_a_line_for_each() {
+        let mut results = samples::two_by_two();
+        results.cells[0].paper = Some(1.0);
+        let drawn = figures(&results);
+        let lines = drawn[0].panels[0]
+            .lines
+            .iter()
+            .filter(|line| line.entry.style.published);
+        let published: Vec<_> = lines
+            .map(|line| (&*line.entry.keys, &*line.entry.label))
+            .collect();
+        let globus = ("p1 paper", "published, globus-url-copy");
+        assert_eq!(published, [("p0 paper", "published, longhaul"), globus]);
+    }
+
+    #[test]
+    fn a_failed_measurement_is_a_point_without_a_value_and_nothing_measured_no_figure() {
+        let mut results = samples::two_by_two();
+        results.cells[0].median = None;
+        for run in &mut results.cells[0].samples {
+            run.value = None;
+            run.invalid = vec!["exit code 5".to_owned()];
+        }
+        let drawn = figures(&results);
+        let point = drawn[0].panels[0].lines[2].points[0].as_ref().unwrap();
+        assert_eq!(point.value, None);
+        assert!(point.tip.contains("failed") && point.tip.contains("exit code 5"));
+        results.cells[0].samples.clear();
+        assert!(figures(&results)[0].panels[0].lines[2].points[0].is_none());
+        results.cells.clear();
+        assert!(figures(&results).is_empty());
+        results.programs.clear();
+        assert!(figures(&results).is_empty());
     }
 }

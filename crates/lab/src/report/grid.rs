@@ -1,65 +1,85 @@
 //! Results as a grid of program × row × column, with the published value of each point.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
-use super::rows;
-use crate::experiment::results::{Axis, Cell, Program, Results};
+use crate::experiment::results::{ComparedProgram, ExperimentResults, ResultCell, SweepAxis};
 
-/// Where a cell is: indices of its program, its row (the axis down) and its column (across).
+/// Indices of a cell's program, its row (the axis down) and its column (the axis across).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    /// Index into [`Results::programs`].
+pub(super) struct CellPlace {
+    /// Index into [`ExperimentResults::programs`].
     pub(super) program: usize,
-    /// Index into the values of [`Results::down`]; 0 without such an axis.
+    /// Index into the values of [`ExperimentResults::down`]; 0 without such an axis.
     pub(super) row: usize,
-    /// Index into the values of [`Results::across`].
+    /// Index into the values of [`ExperimentResults::across`].
     pub(super) column: usize,
 }
 
 /// The cells of one experiment by their place.
-#[derive(Debug)]
-pub(super) struct Grid<'a> {
-    /// The results behind it.
-    pub(super) results: &'a Results,
+pub(super) struct ResultGrid<'a> {
+    pub(super) results: &'a ExperimentResults,
     /// Cells whose program or values are not in the axes, or that come twice.
     pub(super) strays: usize,
-    /// Every program was published with the same value at the same point (or not at all): there is
-    /// one published figure, not one for each program.
+    /// Every program was published with the same value at the same point, or not at all.
     pub(super) one_publication: bool,
-    cells: HashMap<Place, &'a Cell>,
+    cells: HashMap<CellPlace, &'a ResultCell>,
     free: Vec<bool>,
 }
 
-impl<'a> Grid<'a> {
+impl<'a> ResultGrid<'a> {
     /// Sorts the cells of `results`.
-    pub(super) fn of(results: &'a Results) -> Self {
-        let mut cells = HashMap::new();
-        let mut strays = 0;
-        for cell in &results.cells {
-            match place(results, cell) {
-                Some(place) if !cells.contains_key(&place) => {
-                    cells.insert(place, cell);
-                }
-                _ => strays += 1,
-            }
-        }
+    pub(super) fn of(results: &'a ExperimentResults) -> Self {
         let mut grid = Self {
             results,
-            strays,
+            strays: 0,
             one_publication: false,
-            cells,
+            cells: HashMap::new(),
             free: Vec::new(),
         };
-        grid.one_publication = grid.agrees();
-        let programs: Vec<BTreeSet<usize>> = (0..grid.rows())
+        for cell in &results.cells {
+            match place(results, cell) {
+                Some(place) if !grid.cells.contains_key(&place) => {
+                    grid.cells.insert(place, cell);
+                }
+                _ => grid.strays += 1,
+            }
+        }
+        grid.one_publication = grid.points().all(|(row, column)| {
+            let published = grid.published(row, column);
+            let programs = 0..results.programs.len();
+            let mut papers = programs.filter_map(|program| grid.paper(program, row, column));
+            papers.all(|paper| Some(paper) == published)
+        });
+        grid.free = grid.free_rows();
+        grid
+    }
+
+    /// Rows that stand for no value of their axis: none of their programs takes part in another row.
+    ///
+    /// A program that chooses the number of streams by itself has a row of its own (`auto`) on an axis of
+    /// stream counts. It is to be compared with every other row. The row with most programs (the first of
+    /// several) is never free, so that one is left to compare with.
+    fn free_rows(&self) -> Vec<bool> {
+        let programs: Vec<Vec<usize>> = (0..self.rows())
             .map(|row| {
-                let all = grid.programs().map(|(program, _)| program);
-                all.filter(|program| grid.takes_part(*program, row))
+                let all = 0..self.results.programs.len();
+                all.filter(|program| self.takes_part(*program, row))
                     .collect()
             })
             .collect();
-        grid.free = rows::free(&programs);
-        grid
+        let most = programs.iter().map(Vec::len).max();
+        let base = programs.iter().position(|row| Some(row.len()) == most);
+        let elsewhere = |row: usize, program: &usize| {
+            let mut others = programs
+                .iter()
+                .enumerate()
+                .filter(|(other, _)| *other != row);
+            others.any(|(_, other)| other.contains(program))
+        };
+        let alone = |(row, own): (usize, &Vec<usize>)| {
+            Some(row) != base && !own.is_empty() && !own.iter().any(|p| elsewhere(row, p))
+        };
+        programs.iter().enumerate().map(alone).collect()
     }
 
     /// Number of rows; one where there is no axis down.
@@ -75,12 +95,12 @@ impl<'a> Grid<'a> {
         self.results.across.values.len()
     }
 
-    /// The row stands for no value of the axis (see [`rows`]).
+    /// Whether the row stands for no value of the axis.
     pub(super) fn is_free(&self, row: usize) -> bool {
         self.free.get(row).copied().unwrap_or(false)
     }
 
-    /// The program was to be measured somewhere in this row.
+    /// Whether the program was to be measured somewhere in this row.
     pub(super) fn takes_part(&self, program: usize, row: usize) -> bool {
         (0..self.columns()).any(|column| self.cell(program, row, column).is_some())
     }
@@ -91,34 +111,40 @@ impl<'a> Grid<'a> {
         own.unwrap_or(row)
     }
 
-    /// The programs, with their indices.
-    pub(super) fn programs(&self) -> impl Iterator<Item = (usize, &'a Program)> + use<'a> {
-        self.results.programs.iter().enumerate()
+    /// The programs with their indices.
+    pub(super) fn programs(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (usize, &'a ComparedProgram)> + use<'a> {
+        // An explicit range: `enumerate` alone cannot be reversed without a known length.
+        let programs = &self.results.programs;
+        (0..programs.len()).zip(programs)
     }
 
-    /// The cell at a place.
-    pub(super) fn cell(&self, program: usize, row: usize, column: usize) -> Option<&'a Cell> {
-        self.cells
-            .get(&Place {
-                program,
-                row,
-                column,
-            })
-            .copied()
+    /// A program's label.
+    pub(super) fn label(&self, program: usize) -> &'a str {
+        let program = self.results.programs.get(program);
+        program.map_or("", |program| program.label.as_str())
+    }
+
+    pub(super) fn cell(&self, program: usize, row: usize, column: usize) -> Option<&'a ResultCell> {
+        let place = CellPlace {
+            program,
+            row,
+            column,
+        };
+        self.cells.get(&place).copied()
     }
 
     /// The measured value at a place.
     pub(super) fn median(&self, program: usize, row: usize, column: usize) -> Option<f64> {
-        self.cell(program, row, column)?
-            .median
-            .filter(|value| value.is_finite())
+        let median = self.cell(program, row, column)?.median;
+        median.filter(|value| value.is_finite())
     }
 
     /// The value published for a program at a point.
     pub(super) fn paper(&self, program: usize, row: usize, column: usize) -> Option<f64> {
-        self.cell(program, row, column)?
-            .paper
-            .filter(|value| value.is_finite())
+        let paper = self.cell(program, row, column)?.paper;
+        paper.filter(|value| value.is_finite())
     }
 
     /// The value published for a point, whichever program it is noted with.
@@ -126,7 +152,7 @@ impl<'a> Grid<'a> {
         (0..self.results.programs.len()).find_map(|program| self.paper(program, row, column))
     }
 
-    /// Something was published about this experiment.
+    /// Whether anything was published about this experiment.
     pub(super) fn has_paper(&self) -> bool {
         self.points()
             .any(|(row, column)| self.published(row, column).is_some())
@@ -139,23 +165,20 @@ impl<'a> Grid<'a> {
     }
 
     /// All cells with their places, in the order of program, row and column.
-    pub(super) fn cells(&self) -> impl Iterator<Item = (Place, &'a Cell)> + '_ {
+    pub(super) fn cells(&self) -> impl Iterator<Item = (CellPlace, &'a ResultCell)> + '_ {
         self.programs().flat_map(move |(program, _)| {
             self.points().filter_map(move |(row, column)| {
-                let cell = self.cell(program, row, column)?;
-                Some((
-                    Place {
-                        program,
-                        row,
-                        column,
-                    },
-                    cell,
-                ))
+                let place = CellPlace {
+                    program,
+                    row,
+                    column,
+                };
+                Some((place, self.cell(program, row, column)?))
             })
         })
     }
 
-    /// `4 parallel streams`-like name of a point: the row's value and the column's.
+    /// `parallel streams 4, latency 5 ms`: the row's value and the column's.
     pub(super) fn point_name(&self, row: usize, column: usize) -> String {
         let across = value_name(&self.results.across, column);
         match &self.results.down {
@@ -163,115 +186,90 @@ impl<'a> Grid<'a> {
             None => across,
         }
     }
-
-    fn agrees(&self) -> bool {
-        self.points().all(|(row, column)| {
-            let mut published = (0..self.results.programs.len())
-                .filter_map(|program| self.paper(program, row, column));
-            match published.next() {
-                Some(first) => published.all(|other| other == first),
-                None => true,
-            }
-        })
-    }
 }
 
 /// An axis's name with its unit: `one-way latency (ms)`.
-pub(super) fn axis_name(axis: &Axis) -> String {
-    if axis.unit.is_empty() {
-        axis.label.clone()
-    } else {
-        format!("{} ({})", axis.label, axis.unit)
+pub(super) fn axis_name(axis: &SweepAxis) -> String {
+    match axis.unit.as_str() {
+        "" => axis.label.clone(),
+        unit => format!("{} ({unit})", axis.label),
     }
 }
 
 /// One value of an axis with the axis's name: `one-way latency 50 ms`, `parallel streams 4`.
-pub(super) fn value_name(axis: &Axis, index: usize) -> String {
+pub(super) fn value_name(axis: &SweepAxis, index: usize) -> String {
     let value = axis.values.get(index).map_or("", String::as_str);
-    let unit = if axis.unit.is_empty() || axis.unit == "%" {
-        axis.unit.clone()
+    let space = if axis.unit.is_empty() || axis.unit == "%" {
+        ""
     } else {
-        format!("\u{a0}{}", axis.unit)
+        "\u{a0}"
     };
-    format!("{} {value}{unit}", axis.label)
+    format!("{} {value}{space}{}", axis.label, axis.unit)
+}
+
+/// Measured over published, where both are there.
+pub(super) fn ratio(measured: Option<f64>, published: Option<f64>) -> Option<f64> {
+    let ratio = measured? / published.filter(|value| *value != 0.0)?;
+    ratio.is_finite().then_some(ratio)
 }
 
 /// How many runs count, how many were made, and why the others do not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Runs {
+#[derive(Debug)]
+pub(super) struct RunCounts {
     /// Runs whose value counts.
     pub(super) valid: usize,
     /// Runs that were made.
     pub(super) all: usize,
     /// Why runs were left out, each reason once, in order.
     pub(super) reasons: Vec<String>,
-    /// No run gave a value at all, so the program failed; otherwise those left out were invalid.
+    /// No run gave a value at all: the program failed. Otherwise those left out were invalid.
     pub(super) failed: bool,
 }
 
-impl Runs {
+impl RunCounts {
     /// Counts the runs of a cell.
-    pub(super) fn of(cell: &Cell) -> Self {
+    pub(super) fn of(cell: &ResultCell) -> Self {
         let mut reasons: Vec<String> = Vec::new();
-        for sample in &cell.samples {
-            let mut add = |reason: &str| {
-                if !reasons.iter().any(|known| known == reason) {
-                    reasons.push(reason.to_owned());
+        for run in &cell.samples {
+            let silent = run.value.is_none() && run.invalid.is_empty();
+            let silent = silent.then(|| "failed without saying why".to_owned());
+            for reason in run.invalid.iter().cloned().chain(silent) {
+                if !reasons.contains(&reason) {
+                    reasons.push(reason);
                 }
-            };
-            sample.invalid.iter().for_each(|reason| add(reason));
-            if sample.value.is_none() && sample.invalid.is_empty() {
-                add("failed without saying why");
             }
         }
-        let counts =
-            |value: &Option<f64>, invalid: &[String]| value.is_some() && invalid.is_empty();
+        let valid = cell
+            .samples
+            .iter()
+            .filter(|run| run.value.is_some() && run.invalid.is_empty());
         Self {
-            valid: cell
-                .samples
-                .iter()
-                .filter(|run| counts(&run.value, &run.invalid))
-                .count(),
+            valid: valid.count(),
             all: cell.samples.len(),
             reasons,
             failed: cell.samples.iter().all(|run| run.value.is_none()),
         }
     }
 
-    /// Some run does not count.
+    /// Whether some run does not count.
     pub(super) fn has_left_out(&self) -> bool {
         self.valid < self.all
     }
-
-    /// Words to show where there is no value.
-    pub(super) fn verdict(&self) -> &'static str {
-        match (self.all, self.failed) {
-            (0, _) => "\u{2013}",
-            (_, true) => "failed",
-            (_, false) => "invalid",
-        }
-    }
 }
 
-fn place(results: &Results, cell: &Cell) -> Option<Place> {
-    let program = results
-        .programs
-        .iter()
-        .position(|program| program.key == cell.program)?;
-    let row = match &results.down {
-        Some(axis) => index_on(axis, cell)?,
-        None => 0,
+fn place(results: &ExperimentResults, cell: &ResultCell) -> Option<CellPlace> {
+    let index_on = |axis: &SweepAxis| {
+        let value = cell.at.get(&axis.key)?;
+        axis.values.iter().position(|known| known == value)
     };
-    Some(Place {
-        program,
-        row,
-        column: index_on(&results.across, cell)?,
+    let programs = &results.programs;
+    Some(CellPlace {
+        program: programs
+            .iter()
+            .position(|program| program.key == cell.program)?,
+        row: results.down.as_ref().map_or(Some(0), index_on)?,
+        column: index_on(&results.across)?,
     })
-}
-
-fn index_on(axis: &Axis, cell: &Cell) -> Option<usize> {
-    let value = cell.at.get(&axis.key)?;
-    axis.values.iter().position(|known| known == value)
 }
 
 #[cfg(test)]
@@ -286,60 +284,60 @@ mod tests {
         lost.at.insert("latency".to_owned(), "999".to_owned());
         results.cells.push(lost);
         results.cells.push(results.cells[0].clone());
-        let grid = Grid::of(&results);
-        assert_eq!(grid.strays, 2);
-        assert_eq!((grid.rows(), grid.columns()), (2, 2));
+        let grid = ResultGrid::of(&results);
+        assert_eq!((grid.strays, grid.rows(), grid.columns()), (2, 2, 2));
         assert_eq!(grid.median(0, 1, 1), results.cells[3].median);
         assert_eq!(grid.cells().count(), 8);
+        assert_eq!(
+            grid.point_name(1, 0),
+            "parallel streams 8, one-way latency 1\u{a0}ms"
+        );
     }
 
     #[test]
     fn a_program_that_ignores_the_axis_has_a_counterpart_in_every_row() {
-        let results = samples::with_auto();
-        let grid = Grid::of(&results);
-        assert_eq!((grid.is_free(1), grid.is_free(2)), (false, true));
+        let mut results = samples::with_auto();
+        let grid = ResultGrid::of(&results);
+        assert_eq!(grid.free, [false, false, true]);
         assert!(grid.takes_part(2, 2) && !grid.takes_part(2, 0) && !grid.takes_part(0, 2));
         assert_eq!((grid.counterpart(2, 0), grid.counterpart(0, 1)), (2, 1));
+        // A program of one row does not free it, and of two lonely rows one stays to compare with.
+        results
+            .cells
+            .retain(|cell| cell.program != "guc" || cell.at["streams"] == "1");
+        assert_eq!(ResultGrid::of(&results).free, [false, false, true]);
+        results
+            .cells
+            .retain(|cell| cell.program != "longhaul" || cell.at["streams"] == "8");
+        assert_eq!(ResultGrid::of(&results).free, [false, true, true]);
     }
 
     #[test]
     fn one_publication_or_one_for_each_program() {
         let mut results = samples::two_by_two();
-        assert!(Grid::of(&results).one_publication);
+        assert!(ResultGrid::of(&results).one_publication);
         results.cells[0].paper = Some(1.0);
-        results.cells[4].paper = Some(2.0);
-        assert!(!Grid::of(&results).one_publication);
+        assert!(!ResultGrid::of(&results).one_publication);
+        assert_eq!(ratio(Some(5.0), Some(2.0)), Some(2.5));
+        assert_eq!(
+            (ratio(Some(5.0), Some(0.0)), ratio(None, Some(2.0))),
+            (None, None)
+        );
     }
 
     #[test]
-    fn runs_say_what_was_left_out() {
+    fn counts_give_each_reason_once() {
         let mut cell = samples::two_by_two().cells[0].clone();
-        assert!(!Runs::of(&cell).has_left_out());
+        assert!(!RunCounts::of(&cell).has_left_out());
         cell.samples[0].invalid = vec!["the emulator was late".to_owned()];
         cell.samples[1].value = None;
-        let runs = Runs::of(&cell);
-        assert_eq!(
-            (runs.valid, runs.all),
-            (cell.samples.len() - 2, cell.samples.len())
-        );
+        let runs = RunCounts::of(&cell);
+        assert_eq!((runs.valid, runs.all, runs.failed), (1, 3, false));
         assert_eq!(
             runs.reasons,
             ["the emulator was late", "failed without saying why"]
         );
-        assert_eq!(runs.verdict(), "invalid");
         cell.samples.iter_mut().for_each(|run| run.value = None);
-        assert_eq!(Runs::of(&cell).verdict(), "failed");
-        cell.samples.clear();
-        assert_eq!(Runs::of(&cell).verdict(), "–");
-    }
-
-    #[test]
-    fn points_have_names() {
-        let results = samples::two_by_two();
-        let grid = Grid::of(&results);
-        assert_eq!(
-            grid.point_name(1, 0),
-            "parallel streams 8, one-way latency 1\u{a0}ms"
-        );
+        assert!(RunCounts::of(&cell).failed);
     }
 }

@@ -1,88 +1,189 @@
-//! Reading a directory of results.
+//! Reading a directory of results, and sorting experiments by the paper that they reproduce.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{Skipped, also};
+use super::SkippedFile;
 use crate::LabError;
-use crate::experiment::results::Results;
+use crate::experiment::results::{ExperimentResults, FurtherMeasure, PUBLISHED};
 use crate::experiment::{FEWEST, planned_cells};
 
 /// Largest file that is read; the fullest sweep with every command line is far below one mebibyte.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// One file of results.
-#[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedResults {
     /// Begins the names of all that is drawn from it, and is its anchor on the page: letters, digits
     /// and `.-_`, unique in this report.
     pub(super) name: String,
-    /// Its content.
-    pub(super) results: Results,
-    /// The same for each of [`Results::also`], in their order.
-    pub(super) also: Vec<Results>,
+    pub(super) results: ExperimentResults,
+    /// The same for each of [`ExperimentResults::also`], in their order.
+    pub(super) also: Vec<ExperimentResults>,
 }
 
-impl Loaded {
-    /// `bbc-5.1 (quick)`: one experiment may be there in both modes, and in files of several names.
-    pub(super) fn label(&self) -> String {
-        let (own, mode) = (self.base(), self.results.mode.as_str());
-        match mode {
-            "" => own.to_owned(),
-            mode => format!("{own} ({mode})"),
-        }
-    }
-
-    /// The experiment's name, or the name of its file where that says more (`bbc-5.1-lan`).
-    pub(super) fn base(&self) -> &str {
-        let mode = format!("-{}", self.results.mode);
-        let file = self.name.strip_suffix(&mode);
-        file.unwrap_or(&self.results.experiment)
-    }
-
+impl LoadedResults {
     /// `results` under a name that is unique.
-    pub(super) fn new(name: String, results: Results) -> Self {
-        let also = also::all(&results);
+    pub(super) fn new(name: String, results: ExperimentResults) -> Self {
+        let also = results
+            .also
+            .iter()
+            .map(|also| projected(&results, also))
+            .collect();
         Self {
             name,
             results,
             also,
         }
     }
+
+    /// `bbc-5.1 (quick)`: one experiment may be there in both modes, and in files of several names.
+    pub(super) fn label(&self) -> String {
+        format!("{}{}", self.base(), self.mode())
+    }
+
+    fn mode(&self) -> String {
+        match self.results.mode.as_str() {
+            "" => String::new(),
+            mode => format!(" ({mode})"),
+        }
+    }
+
+    /// The experiment's name, or the name of its file where that says more (`bbc-5.1-lan`).
+    fn base(&self) -> &str {
+        let file = self.name.strip_suffix(&format!("-{}", self.results.mode));
+        file.unwrap_or(&self.results.experiment)
+    }
+
+    /// The paper, and the table or figure in it; longhaul's own experiments reproduce none.
+    fn citation(&self) -> (String, String) {
+        let results = &self.results;
+        if results.source.is_empty() || results.reference != PUBLISHED {
+            return (OWN.to_owned(), self.label());
+        }
+        let is_place = |text: &str| PLACES.iter().any(|known| text.starts_with(known));
+        match results
+            .source
+            .rsplit_once(", ")
+            .filter(|(_, place)| is_place(place))
+        {
+            Some((paper, place)) => {
+                // Two files may be of one figure.
+                let file = match self.base() {
+                    base if base == file_name(&results.experiment) => String::new(),
+                    base => format!(", {base}"),
+                };
+                (paper.to_owned(), format!("{place}{file}{}", self.mode()))
+            }
+            None => (results.source.clone(), self.label()),
+        }
+    }
+}
+
+/// `results` as if `also` were what the experiment measures.
+fn projected(results: &ExperimentResults, also: &FurtherMeasure) -> ExperimentResults {
+    let mut projected = results.clone();
+    projected.unit.clone_from(&also.unit);
+    projected.higher_is_better = also.higher_is_better;
+    projected.also.clear();
+    projected.charts.clear();
+    for cell in &mut projected.cells {
+        let value = cell.also.get(&also.key).copied().unwrap_or_default();
+        (cell.median, cell.half_width, cell.paper) = (value.median, value.half_width, value.paper);
+        cell.series.clear();
+        for run in &mut cell.samples {
+            run.value = run.also.get(&also.key).copied();
+        }
+    }
+    // A program without this measure takes no part in it.
+    projected
+        .cells
+        .retain(|cell| cell.median.is_some() || cell.paper.is_some());
+    let named = |key: &String| projected.cells.iter().any(|cell| cell.program == *key);
+    projected.programs.retain(|program| named(&program.key));
+    projected
+}
+
+/// Heading of experiments that reproduce nothing published.
+const OWN: &str = "longhaul itself";
+
+/// Words with which the place in a paper begins, the last part of a source.
+const PLACES: [&str; 4] = ["table", "figure", "section", "network"];
+
+/// A paper, and its tables and figures: name and index of the results.
+pub(super) type CitedPaper = (String, Vec<(String, usize)>);
+
+/// Papers in the order in which they first come, longhaul's own experiments last; within a paper by the
+/// number of table or figure.
+pub(super) fn by_paper<'a>(results: impl Iterator<Item = &'a LoadedResults>) -> Vec<CitedPaper> {
+    let mut papers: Vec<CitedPaper> = Vec::new();
+    for (index, one) in results.enumerate() {
+        let (name, figure) = one.citation();
+        match papers.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, entries)) => entries.push((figure, index)),
+            None => papers.push((name, vec![(figure, index)])),
+        }
+    }
+    papers.sort_by_key(|(name, _)| name == OWN);
+    for (_, entries) in papers.iter_mut().filter(|(name, _)| name != OWN) {
+        entries.sort_by(|(one, _), (other, _)| number(one).total_cmp(&number(other)));
+    }
+    papers
+}
+
+/// The number of a table or figure: 5.1 of `table 5.1 (quick)`.
+fn number(figure: &str) -> f64 {
+    let from = figure.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = from.find(|c: char| !c.is_ascii_digit() && c != '.');
+    from[..end.unwrap_or(from.len())]
+        .parse()
+        .unwrap_or(f64::INFINITY)
 }
 
 /// All results in `directory`, by file name, and the `*.json` files that hold none.
 ///
 /// # Errors
 /// The directory cannot be read or has no results.
-pub(super) fn all(directory: &Path) -> Result<(Vec<Loaded>, Vec<Skipped>), LabError> {
-    let mut loaded = Vec::new();
-    let mut skipped = Vec::new();
-    let mut names = BTreeSet::new();
+pub(super) fn all(directory: &Path) -> Result<(Vec<LoadedResults>, Vec<SkippedFile>), LabError> {
+    let (mut loaded, mut skipped, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for path in candidates(directory)? {
-        match one(&path) {
+        match read(&path) {
             Ok(results) => {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
                 let name = unique(&file_name(&stem), &mut names);
-                loaded.push(Loaded::new(name, results));
+                loaded.push(LoadedResults::new(name, results));
             }
-            Err(why) => skipped.push(Skipped { file: path, why }),
+            Err(why) => skipped.push(SkippedFile { file: path, why }),
         }
     }
-    if loaded.is_empty() {
-        return Err(nothing(directory, &skipped));
+    if !loaded.is_empty() {
+        return Ok((loaded, skipped));
     }
-    Ok((loaded, skipped))
+    let first = skipped.first().map(|first| format!("; {first}"));
+    let more = skipped.len().saturating_sub(1);
+    let more = (more > 0).then(|| format!(", and {more} more"));
+    Err(LabError::NotFound(format!(
+        "no results in {}: run an experiment first (`longhaul lab run NAME`){}{}",
+        directory.display(),
+        first.unwrap_or_default(),
+        more.unwrap_or_default()
+    )))
 }
 
 /// The `*.json` files, sorted so that `bbc-5.2` comes before `bbc-5.10`.
 fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
-    let entries = std::fs::read_dir(directory).map_err(|error| cannot_list(directory, error))?;
+    let shown = directory.display();
+    let cannot = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => LabError::NotFound(format!(
+            "no directory {shown}: run an experiment first (`longhaul lab run NAME`), or name the \
+             directory of its results with --results"
+        )),
+        _ => LabError::system(format!("cannot list the results in {shown}"), error),
+    };
     let mut paths = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|error| cannot_list(directory, error))?.path();
+    for entry in std::fs::read_dir(directory).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
         if path
             .extension()
             .is_some_and(|extension| extension == "json")
@@ -94,180 +195,172 @@ fn candidates(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
     Ok(paths)
 }
 
-fn cannot_list(directory: &Path, error: std::io::Error) -> LabError {
-    let shown = directory.display();
-    match error.kind() {
-        std::io::ErrorKind::NotFound => LabError::NotFound(format!(
-            "no directory {shown}: run an experiment first (`longhaul lab run NAME`), or name the \
-             directory of its results with --results"
-        )),
-        _ => LabError::system(format!("cannot list the results in {shown}"), error),
-    }
-}
-
-fn one(path: &Path) -> Result<Results, String> {
+fn read(path: &Path) -> Result<ExperimentResults, String> {
     let mut text = String::new();
-    let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    file.take(LARGEST + 1)
-        .read_to_string(&mut text)
+    File::open(path)
+        .and_then(|file| file.take(LARGEST + 1).read_to_string(&mut text))
         .map_err(|error| format!("cannot be read: {error}"))?;
     if text.len() as u64 > LARGEST {
         return Err(format!("larger than {} MiB: no results", LARGEST >> 20));
     }
-    let results = serde_json::from_str(&text)
+    let mut results: ExperimentResults = serde_json::from_str(&text)
         .map_err(|error| format!("not results of an experiment: {error}"))?;
-    Ok(with_extent(without_guesses(results)))
-}
-
-/// Older files do not say how many cells their experiment has.
-fn with_extent(mut results: Results) -> Results {
+    // Older files do not say how many cells their experiment has, and have intervals of two runs.
     if results.planned == 0 {
-        let cells = planned_cells(&results.experiment, &results.mode);
-        results.planned = cells.unwrap_or(0);
+        results.planned = planned_cells(&results.experiment, &results.mode).unwrap_or(0);
     }
-    results
-}
-
-/// Intervals of too few runs are left out: older files have those of two.
-fn without_guesses(mut results: Results) -> Results {
     for cell in &mut results.cells {
-        let valid = cell.samples.iter().filter(|s| s.invalid.is_empty());
+        let valid = cell.samples.iter().filter(|run| run.invalid.is_empty());
         if valid.count() < FEWEST {
             cell.half_width = None;
-            let also = cell.also.values_mut();
-            also.for_each(|value| value.half_width = None);
+            cell.also
+                .values_mut()
+                .for_each(|value| value.half_width = None);
         }
     }
-    results
-}
-
-fn nothing(directory: &Path, skipped: &[Skipped]) -> LabError {
-    let mut message = format!(
-        "no results in {}: run an experiment first (`longhaul lab run NAME`)",
-        directory.display()
-    );
-    if let Some(first) = skipped.first() {
-        message.push_str("; ");
-        message.push_str(&first.to_string());
-    }
-    if skipped.len() > 1 {
-        message.push_str(&format!(", and {} more", skipped.len() - 1));
-    }
-    LabError::NotFound(message)
+    Ok(results)
 }
 
 /// A part of a file name, an anchor and an XML name at once.
 pub(super) fn file_name(stem: &str) -> String {
-    let plain: String = stem
-        .chars()
-        .map(|character| match character {
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' => character,
-            _ => '_',
-        })
-        .take(100)
-        .collect();
-    match plain.chars().next() {
-        Some('a'..='z' | 'A'..='Z') => plain,
-        _ => format!("r{plain}"),
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || ".-_".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    let plain: String = stem.chars().map(safe).take(100).collect();
+    match plain.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        true => plain,
+        false => format!("r{plain}"),
     }
 }
 
 fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
-    let mut candidate = name.to_owned();
-    let mut number = 2_u32;
-    while !taken.insert(candidate.clone()) {
-        candidate = format!("{name}-{number}");
-        number += 1;
-    }
-    candidate
+    let numbered = (2_u32..).map(|number| format!("{name}-{number}"));
+    let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
+    let free = candidates.find(|candidate| taken.insert(candidate.clone()));
+    free.unwrap_or_default()
 }
 
-/// Sorts numbers inside names by their size.
-fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts = Vec::new();
-    let mut rest = name;
-    while !rest.is_empty() {
-        let digits = rest
-            .find(|character: char| character.is_ascii_digit())
-            .unwrap_or(rest.len());
-        let (text, tail) = rest.split_at(digits);
-        let end = tail
-            .find(|character: char| !character.is_ascii_digit())
-            .unwrap_or(tail.len());
-        let (number, next) = tail.split_at(end);
-        parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
-        rest = next;
+/// A key that sorts numbers inside names by their size: numbers are filled up with zeros.
+fn natural(name: &str) -> String {
+    let (mut key, mut digits) = (String::new(), String::new());
+    for character in name.chars().chain(['\0']) {
+        if character.is_ascii_digit() {
+            digits.push(character);
+            continue;
+        }
+        if !digits.is_empty() {
+            key += &format!("{digits:0>20}");
+            digits.clear();
+        }
+        key.push(character);
     }
-    parts
+    key
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples;
     use super::*;
 
     #[test]
-    fn names_are_safe_and_unique() {
+    fn names_are_safe_unique_and_sorted_by_their_numbers() {
         assert_eq!(file_name("bbc-5.1-quick"), "bbc-5.1-quick");
         assert_eq!(file_name("../x \"y\""), "r.._x__y_");
         assert_eq!(file_name(""), "r");
         let mut taken = BTreeSet::new();
-        assert_eq!(unique("a", &mut taken), "a");
-        assert_eq!(unique("a", &mut taken), "a-2");
-        assert_eq!(unique("a", &mut taken), "a-3");
+        let names = [(); 3].map(|()| unique("a", &mut taken));
+        assert_eq!(names, ["a", "a-2", "a-3"]);
+        assert!(natural("bbc-5.2-full") < natural("bbc-5.10-full"));
+        assert!(natural("bbc-5.2") < natural("drs"));
     }
 
     #[test]
-    fn numbers_in_names_sort_by_size() {
-        let mut names = ["bbc-5.10", "loopback", "bbc-5.2", "bbc-5.1"];
-        names.sort_by_key(|name| natural(name));
-        assert_eq!(names, ["bbc-5.1", "bbc-5.2", "bbc-5.10", "loopback"]);
-    }
-
-    #[test]
-    fn a_directory_without_results_names_what_it_found() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("net.json"), "{\"seconds\": 1}").unwrap();
-        let error = all(directory.path()).unwrap_err();
-        assert!(matches!(error, LabError::NotFound(_)));
+    fn a_directory_without_results_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = |path: &Path| all(path).map(|_| ()).unwrap_err().to_string();
+        assert!(message(folder.path()).contains("longhaul lab run"));
+        assert!(message(&folder.path().join("absent")).contains("--results"));
+        std::fs::write(folder.path().join("x.json"), "no").unwrap();
+        std::fs::write(folder.path().join("y.json"), "[]").unwrap();
+        let both = message(folder.path());
         assert!(
-            error.to_string().contains("net.json: not results"),
-            "{error}"
+            both.contains("x.json: not results") && both.ends_with("and 1 more"),
+            "{both}"
         );
-        let missing = all(&directory.path().join("absent")).unwrap_err();
-        assert!(matches!(missing, LabError::NotFound(_)), "{missing}");
     }
 
     #[test]
-    fn an_older_full_run_says_how_much_of_the_experiment_it_is() {
-        let mut results = super::super::samples::two_by_two();
-        results.mode = "full".to_owned();
-        // Of 8 latencies: 7 numbers of connections for the 5 programs that set them, curl with one, and
-        // longhaul that chooses.
-        assert_eq!(with_extent(results.clone()).planned, 8 * (7 * 5 + 1 + 1));
-        results.experiment = "mine".to_owned();
-        assert_eq!(with_extent(results).planned, 0);
-    }
-
-    #[test]
-    fn an_interval_of_two_runs_is_not_shown() {
-        let mut results = super::super::samples::with_more();
+    fn intervals_of_two_runs_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut results = samples::two_by_two();
         results.cells[0].samples.pop();
-        let shown = without_guesses(results);
-        assert_eq!(shown.cells[0].half_width, None);
-        assert!(
-            shown.cells[0]
-                .also
-                .values()
-                .all(|value| value.half_width.is_none())
-        );
-        assert!(shown.cells[1].half_width.is_some());
+        let json = serde_json::to_string(&results).unwrap();
+        std::fs::write(folder.path().join("a.json"), json).unwrap();
+        let cells = &all(folder.path()).unwrap().0[0].results.cells;
+        assert_eq!(cells[0].half_width, None);
+        assert!(cells[1].half_width.is_some());
     }
 
     #[test]
-    fn a_file_that_is_not_text_is_skipped_by_name() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("a.json"), [0xff, 0xfe]).unwrap();
-        let why = one(&directory.path().join("a.json")).unwrap_err();
-        assert!(why.contains("cannot be read"), "{why}");
+    fn a_further_measure_has_its_own_values_unit_and_direction() {
+        let mut results = samples::with_more();
+        results.cells[7].also.clear();
+        let loaded = LoadedResults::new("a".to_owned(), results);
+        let [time] = loaded.also.as_slice() else {
+            panic!("{}", loaded.also.len());
+        };
+        assert_eq!((&*time.unit, time.higher_is_better), ("s", false));
+        assert_eq!(time.cells.len(), 7, "one has none");
+        assert_eq!(time.cells[2].median, Some(3.0));
+        assert_eq!(time.cells[2].samples[1].value, Some(3.0));
+        assert!(time.charts.is_empty() && time.cells[0].series.is_empty());
+    }
+
+    #[test]
+    fn experiments_are_found_under_their_papers_figures() {
+        let of = |file: &str, experiment: &str, source: &str| {
+            let results = ExperimentResults {
+                experiment: experiment.to_owned(),
+                source: source.to_owned(),
+                ..samples::two_by_two()
+            };
+            LoadedResults::new(file.to_owned(), results)
+        };
+        let bbc = "BBC WHP 178 (2010), table 5.1";
+        let mut tool = of("ns2-static-quick", "ns2-static", "ns-2 2.35, section 4");
+        tool.results.reference = "ns-2".to_owned();
+        let all = [
+            of("auto-oracle-lan-quick", "auto-oracle", ""),
+            of("bbc-5.1-quick", "bbc-5.1", bbc),
+            of("drs-b-quick", "drs-b", "A, B: Title (2004), figure 10"),
+            of("drs-quick", "drs", "A, B: Title (2004), figures 6 to 8"),
+            of("bbc-5.1-lan-quick", "bbc-5.1", bbc),
+            tool,
+            of("odd-quick", "odd", "Some memo, 1999"),
+        ];
+        let entry = |figure: &str, index| (figure.to_owned(), index);
+        let bbc = vec![
+            entry("table 5.1 (quick)", 1),
+            entry("table 5.1, bbc-5.1-lan (quick)", 4),
+        ];
+        let drs = vec![
+            entry("figures 6 to 8 (quick)", 3),
+            entry("figure 10 (quick)", 2),
+        ];
+        let own = vec![
+            entry("auto-oracle-lan (quick)", 0),
+            entry("ns2-static (quick)", 5),
+        ];
+        let expected = [
+            ("BBC WHP 178 (2010)".to_owned(), bbc),
+            ("A, B: Title (2004)".to_owned(), drs),
+            ("Some memo, 1999".to_owned(), vec![entry("odd (quick)", 6)]),
+            (OWN.to_owned(), own),
+        ];
+        assert_eq!(by_paper(all.iter()), expected);
     }
 }

@@ -1,151 +1,147 @@
 //! The report: results as one self-contained HTML page, with tables, figures, SVG and CSV.
 //!
-//! `load` reads the results, `also` makes results of what the same runs measured beside, and `grid`
-//! sorts their cells. `lines` decides which go into which
-//! chart of a `figure`; `chart` draws one, `poster` makes an SVG file of several. `table` and `csv`
-//! write the numbers, `timeline` draws what was kept over time, `summary` says what the numbers come
-//! to, `index` sorts experiments by paper and figure, `page` puts all together. Every string
-//! from a results file goes through `markup` or `csv`, which escape it.
+//! `load` reads the results, `grid` sorts their cells. `figure` and `timeline` decide which lines go into
+//! which chart, `chart` draws them with the axes of `scale` and the `shapes`, `poster` makes an SVG file of several
+//! charts. `table` writes the numbers, `summary` compares programs, and `page` puts all together. Markup is written by maud, which escapes every string of a results file.
 
-mod also;
 mod chart;
-mod csv;
 mod figure;
 mod grid;
-mod index;
-mod lines;
 mod load;
-mod markup;
-mod number;
-mod origin;
 mod page;
 mod poster;
-mod rows;
 #[cfg(test)]
 mod samples;
 mod scale;
-mod strip;
+mod shapes;
 mod summary;
-mod svg;
 mod table;
+mod text;
 mod theme;
-mod ticks;
 mod timeline;
-mod tip;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::LabError;
-use crate::experiment::results::Results;
-use grid::Grid;
-use load::Loaded;
-use page::{Part, Section};
+use crate::experiment::results::ExperimentResults;
+use figure::Figure;
+use grid::ResultGrid;
+use load::LoadedResults;
 use theme::Palette;
 
 /// Files that were written.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenReport {
     /// `OUT/index.html`.
     pub page: PathBuf,
     /// Each figure's SVG and each table's CSV.
     pub files: Vec<PathBuf>,
     /// `*.json` files that hold no results; the page names them too.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedFile>,
 }
 
 /// A file that is not in the report. Shown as one line: its name and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
-    /// Which.
+#[derive(Debug)]
+pub struct SkippedFile {
+    /// Its path.
     pub file: PathBuf,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for SkippedFile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.file_name().unwrap_or(self.file.as_os_str());
         write!(out, "{}: {}", name.to_string_lossy(), self.why)
     }
 }
 
+/// An experiment with all that is drawn from it.
+struct ExperimentSection<'a> {
+    loaded: &'a LoadedResults,
+    /// The experiment's own measure, then the further ones.
+    measures: Vec<MeasureSection<'a>>,
+    /// Charts over time.
+    timelines: Vec<Figure>,
+}
+
+/// One measure of an experiment.
+struct MeasureSection<'a> {
+    /// Begins the names of its files and its anchors.
+    name: String,
+    /// The measure; empty for the first, which has the experiment's title.
+    heading: String,
+    grid: ResultGrid<'a>,
+    figures: Vec<Figure>,
+    /// The name of its CSV file.
+    csv: String,
+}
+
 /// Draws every results file (`*.json`) in `results` into `out`, which is made if missing.
 ///
 /// `NAME.json` becomes a section of `index.html`, `NAME.svg` (with a second figure
-/// `NAME-programs.svg` where there is one) and `NAME-table.csv`; what its runs measured beside has
+/// `NAME-programs.svg` where there is one) and `NAME-table.csv`; a further measure has
 /// files called `NAME-MEASURE...`. Other `*.json` files are skipped and
-/// named in [`Written::skipped`].
+/// named in [`WrittenReport::skipped`].
 ///
 /// # Errors
 /// [`LabError::NotFound`]: no such directory, or no results in it. [`LabError::System`]: `out` cannot
 /// be written.
-pub fn write(results: &Path, out: &Path) -> Result<Written, LabError> {
+pub fn write(results: &Path, out: &Path) -> Result<WrittenReport, LabError> {
     let (loaded, skipped) = load::all(results)?;
     let palette = Palette::of(&loaded);
-    let sections = plan(&loaded, &palette);
+    let sections = sections(&loaded, &palette);
     std::fs::create_dir_all(out)
         .map_err(|error| LabError::system(format!("cannot make {}", out.display()), error))?;
     let mut files = Vec::new();
-    for section in &sections {
-        for part in &section.parts {
-            for (figure, name) in &part.figures {
-                let text = poster::file(part.grid.results, figure);
-                files.push(save(out, name, &text)?);
-            }
-            files.push(save(out, &part.csv, &csv::table(&part.grid))?);
+    for measure in sections.iter().flat_map(|section| &section.measures) {
+        for figure in &measure.figures {
+            let svg = poster::svg(measure.grid.results, figure);
+            files.push(save(out, &figure.file, &svg)?);
         }
+        files.push(save(out, &measure.csv, &table::csv(&measure.grid))?);
     }
-    // Last: who finds the page finds its files.
-    let page = save(
-        out,
-        "index.html",
-        &page::write(&sections, &palette, &skipped),
-    )?;
-    Ok(Written {
-        page,
+    // The page comes last, so that its links never point to missing files.
+    let page = page::write(&sections, &palette, &skipped);
+    Ok(WrittenReport {
+        page: save(out, "index.html", &page)?,
         files,
         skipped,
     })
 }
 
-/// Drawings of each experiment, and their files.
-fn plan<'a>(loaded: &'a [Loaded], palette: &Palette) -> Vec<Section<'a>> {
-    loaded
-        .iter()
-        .map(|one| {
-            let first = part(&one.results, one.name.clone(), String::new(), palette);
-            let named = one.results.also.iter().zip(&one.also);
-            let further = named.map(|(also, results)| {
-                let name = format!("{}-{}", one.name, load::file_name(&also.key));
-                part(results, name, also.label.clone(), palette)
-            });
-            Section {
-                loaded: one,
-                parts: std::iter::once(first).chain(further).collect(),
-            }
-        })
-        .collect()
+fn sections<'a>(loaded: &'a [LoadedResults], palette: &Palette) -> Vec<ExperimentSection<'a>> {
+    let section = |one: &'a LoadedResults| {
+        let first = measure(&one.results, one.name.clone(), String::new(), palette);
+        let timelines = timeline::timelines(&first.grid, palette, &one.name);
+        let named = one.results.also.iter().zip(&one.also);
+        let further = named.map(|(also, results)| {
+            let name = format!("{}-{}", one.name, load::file_name(&also.key));
+            measure(results, name, also.label.clone(), palette)
+        });
+        ExperimentSection {
+            loaded: one,
+            measures: std::iter::once(first).chain(further).collect(),
+            timelines,
+        }
+    };
+    loaded.iter().map(section).collect()
 }
 
-/// Drawings of one measure, into files whose names begin with `name`.
-fn part<'a>(results: &'a Results, name: String, heading: String, palette: &Palette) -> Part<'a> {
-    let grid = Grid::of(results);
-    let drawn = lines::all(&grid, palette);
-    let named = drawn.into_iter().enumerate().map(|(index, figure)| {
-        let file = match index {
-            0 => format!("{name}.svg"),
-            _ => format!("{name}-{}.svg", figure.split.name()),
-        };
-        (figure, file)
-    });
-    let figures = named.collect();
-    Part {
+fn measure<'a>(
+    results: &'a ExperimentResults,
+    name: String,
+    heading: String,
+    palette: &Palette,
+) -> MeasureSection<'a> {
+    let grid = ResultGrid::of(results);
+    MeasureSection {
+        figures: figure::sweeps(&grid, palette, &name),
+        // Not NAME.csv: an experiment keeps its runs under that name.
+        csv: format!("{name}-table.csv"),
         heading,
         grid,
-        figures,
-        // Not NAME.csv: an experiment keeps its samples under that name.
-        csv: format!("{name}-table.csv"),
         name,
     }
 }
@@ -161,71 +157,40 @@ fn save(out: &Path, name: &str, text: &str) -> Result<PathBuf, LabError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn page_figures_and_tables_are_written_and_others_named() {
-        let results = tempfile::tempdir().unwrap();
-        let json = serde_json::to_string(&samples::two_by_two()).unwrap();
-        std::fs::write(results.path().join("bbc-5.1-quick.json"), json).unwrap();
-        std::fs::write(results.path().join("net.json"), "{}").unwrap();
-        std::fs::write(results.path().join("bbc-5.1-quick.csv"), "samples").unwrap();
-        let written = write(results.path(), results.path()).unwrap();
-        let names: Vec<String> = written
-            .files
-            .iter()
-            .map(|file| file.file_name().unwrap().to_string_lossy().into_owned())
-            .collect();
-        assert_eq!(
-            names,
-            [
-                "bbc-5.1-quick.svg",
-                "bbc-5.1-quick-programs.svg",
-                "bbc-5.1-quick-table.csv"
-            ]
-        );
-        assert!(
-            written
-                .files
-                .iter()
-                .all(|file| file.metadata().unwrap().len() > 100)
-        );
-        assert_eq!(written.skipped.len(), 1);
-        assert!(
-            written.skipped[0]
-                .to_string()
-                .starts_with("net.json: not results")
-        );
-        // What an experiment wrote beside its results stays as it was.
-        let kept = std::fs::read_to_string(results.path().join("bbc-5.1-quick.csv")).unwrap();
-        assert_eq!(kept, "samples");
+    fn written(results: &ExperimentResults) -> (tempfile::TempDir, WrittenReport) {
+        let folder = tempfile::tempdir().unwrap();
+        let json = serde_json::to_string(results).unwrap();
+        std::fs::write(folder.path().join("bbc-5.1-quick.json"), json).unwrap();
+        std::fs::write(folder.path().join("net.json"), "{}").unwrap();
+        std::fs::write(folder.path().join("bbc-5.1-quick.csv"), "runs").unwrap();
+        let written = write(folder.path(), folder.path()).unwrap();
+        (folder, written)
     }
 
     #[test]
-    fn what_was_measured_beside_has_files_of_its_own() {
-        let results = tempfile::tempdir().unwrap();
-        let json = serde_json::to_string(&samples::with_more()).unwrap();
-        std::fs::write(results.path().join("a.json"), json).unwrap();
-        let written = write(results.path(), results.path()).unwrap();
-        for name in [
-            "a-seconds.svg",
-            "a-seconds-programs.svg",
-            "a-seconds-table.csv",
-        ] {
-            assert!(
-                written.files.iter().any(|file| file.ends_with(name)),
-                "{name}"
-            );
-        }
-        let table = std::fs::read_to_string(results.path().join("a-seconds-table.csv")).unwrap();
-        assert!(table.contains("median (s)"), "{table}");
+    fn each_measure_has_figures_and_a_table_and_other_files_are_named() {
+        let (folder, written) = written(&samples::with_more());
+        let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
+        let names: Vec<String> = written.files.iter().map(name).collect();
+        let of = |begin: &str| {
+            [".svg", "-programs.svg", "-table.csv"].map(|end| format!("{begin}{end}"))
+        };
+        let expected = [of("bbc-5.1-quick"), of("bbc-5.1-quick-seconds")].concat();
+        assert_eq!(names, expected);
+        let skipped: Vec<String> = written.skipped.iter().map(ToString::to_string).collect();
+        assert_eq!(skipped.len(), 1);
+        assert!(skipped[0].starts_with("net.json: not results"));
+        let csv = std::fs::read_to_string(&written.files[5]).unwrap();
+        assert!(csv.contains("median (s)"), "{csv}");
+        let runs = std::fs::read_to_string(folder.path().join("bbc-5.1-quick.csv")).unwrap();
+        assert_eq!(runs, "runs", "an experiment's own file stays as it was");
     }
 
     #[test]
     fn an_output_that_cannot_be_made_is_named() {
-        let results = tempfile::tempdir().unwrap();
-        let json = serde_json::to_string(&samples::two_by_two()).unwrap();
-        let file = results.path().join("a.json");
-        std::fs::write(&file, json).unwrap();
-        let error = write(results.path(), &file.join("out")).unwrap_err();
-        assert!(error.to_string().contains("a.json/out"), "{error}");
+        let (folder, _) = written(&samples::two_by_two());
+        let out = folder.path().join("net.json/out");
+        let error = write(folder.path(), &out).unwrap_err();
+        assert!(error.to_string().contains("net.json/out"), "{error}");
     }
 }

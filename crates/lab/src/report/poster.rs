@@ -1,100 +1,103 @@
 //! A figure as an SVG file: heading, legend, charts side by side, and where it comes from.
 
-use super::chart::{self, Size};
-use super::figure::{Entry, Figure};
-use super::markup::Markup;
-use super::number::coordinate;
-use super::{origin, svg, theme};
-use crate::experiment::results::Results;
+use maud::{PreEscaped, html};
 
-/// Space around everything.
+use super::chart::{LABEL, LARGE, TITLE, draw, name, size, swatch};
+use super::figure::{ChartPanel, Figure};
+use super::shapes::{fitted, px, text_width};
+use super::{text, theme};
+use crate::experiment::results::ExperimentResults;
+
+/// Space around and between the charts of a poster, and the height of a line of its legend.
 const MARGIN: f64 = 16.0;
-
-/// Space between charts.
-const GAP: f64 = 16.0;
-
-/// Height of one line of the legend.
 const LEGEND_LINE: f64 = 22.0;
 
-/// Size of the legend's letters, as in the style sheet.
-const LEGEND_LETTERS: f64 = 13.0;
-
-/// The file's text.
-pub(super) fn file(results: &Results, figure: &Figure) -> String {
-    let plan = Plan::of(figure);
-    let view = format!(
-        "0 0 {} {}",
-        coordinate(plan.size.width),
-        coordinate(plan.size.height)
+/// A figure as an SVG file: heading, legend, charts side by side, and where it comes from.
+pub(super) fn svg(results: &ExperimentResults, figure: &Figure) -> String {
+    let layout = PosterLayout::of(figure);
+    let (width, height) = (px(layout.size.0), px(layout.size.1));
+    let heading = match figure.heading.as_str() {
+        "" => results.title.clone(),
+        heading => format!("{}, {heading}", results.title),
+    };
+    let source = match results.source.as_str() {
+        "" => String::new(),
+        source => format!("{source}; "),
+    };
+    let about = format!("{source}{}", text::origin(results));
+    let sentence = |panel: &ChartPanel| format!("{}. {}", name(panel), panel.description);
+    let description: Vec<String> = figure.panels.iter().map(sentence).collect();
+    let room = layout.size.0 - MARGIN * 2.0;
+    let at = |(x, y): &(f64, f64)| format!("translate({} {})", px(*x), px(*y));
+    let svg = html! {
+        svg xmlns="http://www.w3.org/2000/svg" width=(width) height=(height)
+            viewBox=(format!("0 0 {width} {height}")) role="img"
+            aria-labelledby="title" aria-describedby="description" {
+            title id="title" { (heading) }
+            desc id="description" { (description.join(" ")) }
+            style { (PreEscaped(theme::file_style())) }
+            rect class="c-page" width=(width) height=(height) {}
+            text class="c-heading" x=(px(MARGIN)) y="32" { (fitted(&heading, 18.0, room)) }
+            text class="c-source" x=(px(MARGIN)) y="52" { (fitted(&about, LABEL, room)) }
+            @for (entry, place) in figure.legend.iter().zip(&layout.legend) {
+                g transform=(at(place)) {
+                    (swatch(&entry.style))
+                    text class="c-title c-legend" x="36" y="11" { (entry.label) }
+                }
+            }
+            @for (panel, place) in figure.panels.iter().zip(&layout.panels) {
+                g transform=(at(place)) { (draw(panel, layout.panel)) }
+            }
+        }
+    };
+    let svg = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
+        svg.into_string()
     );
-    let (width, height) = (coordinate(plan.size.width), coordinate(plan.size.height));
-    let attributes = [
-        ("xmlns", "http://www.w3.org/2000/svg"),
-        ("width", width.as_str()),
-        ("height", height.as_str()),
-        ("viewBox", view.as_str()),
-        ("role", "img"),
-        ("aria-labelledby", "title"),
-        ("aria-describedby", "description"),
-    ];
-    let mut markup = Markup::default();
-    markup.trusted("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    markup.element("svg", &attributes, |svg| {
-        svg.leaf("title", &[("id", "title")], &heading(results, figure));
-        svg.leaf("desc", &[("id", "description")], &description(figure));
-        svg.element("style", &[], |style| style.trusted(&theme::file_style()));
-        let page = [
-            ("class", "c-page"),
-            ("width", width.as_str()),
-            ("height", height.as_str()),
-        ];
-        svg.void("rect", &page);
-        header(svg, results, figure, &plan);
-        for (entry, (x, y)) in figure.legend.iter().zip(&plan.legend) {
-            legend_entry(svg, entry, *x, *y);
-        }
-        for (panel, (x, y)) in figure.panels.iter().zip(&plan.panels) {
-            at(svg, *x, *y, |group| {
-                chart::draw(group, figure, panel, plan.panel);
-            });
-        }
-    });
-    markup.trusted("\n");
-    markup.finish()
+    // XML 1.0 (section 2.2) forbids these characters: one of them would make the file unreadable.
+    let forbidden =
+        |c: char| c.is_control() && !"\t\n\r".contains(c) || "\u{fffe}\u{ffff}".contains(c);
+    svg.replace(forbidden, "\u{fffd}")
 }
 
-/// Where everything goes.
-struct Plan {
-    size: Size,
-    panel: Size,
+/// Where everything goes on a poster: top left corners.
+struct PosterLayout {
+    size: (f64, f64),
+    panel: (f64, f64),
     legend: Vec<(f64, f64)>,
     panels: Vec<(f64, f64)>,
 }
 
-impl Plan {
+impl PosterLayout {
     fn of(figure: &Figure) -> Self {
-        let panel = chart::size(figure);
-        let columns = columns(figure.panels.len());
-        let across = f64::from(columns);
-        let width = MARGIN * 2.0 + panel.width * across + GAP * (across - 1.0);
-        let (legend, legend_end) = legend_places(&figure.legend, width);
-        let mut panels = Vec::new();
-        let (mut x, mut y, mut column) = (MARGIN, legend_end + 8.0, 0);
-        for _ in &figure.panels {
-            if column == columns {
-                (x, column) = (MARGIN, 0);
-                y += panel.height + GAP;
-            }
-            panels.push((x, y));
-            x += panel.width + GAP;
-            column += 1;
-        }
-        let size = Size {
-            width,
-            height: y + panel.height + MARGIN,
+        let (panel, columns): (_, u32) = match figure.panels.len() {
+            0 | 1 => (LARGE, 1),
+            2 | 4 => (size(figure), 2),
+            _ => (size(figure), 3),
         };
+        let width = MARGIN + (panel.0 + MARGIN) * f64::from(columns);
+        let (mut x, mut y) = (MARGIN, 68.0);
+        let mut legend = Vec::new();
+        for entry in &figure.legend {
+            let needs = 36.0 + text_width(&entry.label, TITLE) + 18.0;
+            if x > MARGIN && x + needs > width - MARGIN {
+                (x, y) = (MARGIN, y + LEGEND_LINE);
+            }
+            legend.push((x, y));
+            x += needs;
+        }
+        let top = y + LEGEND_LINE + 8.0;
+        let place = |index: u32| {
+            let (row, column) = (f64::from(index / columns), f64::from(index % columns));
+            (
+                MARGIN + column * (panel.0 + MARGIN),
+                top + row * (panel.1 + MARGIN),
+            )
+        };
+        let panels: Vec<(f64, f64)> = (0..).map(place).take(figure.panels.len()).collect();
+        let bottom = panels.last().map_or(top, |(_, y)| *y);
         Self {
-            size,
+            size: (width, bottom + panel.1 + MARGIN),
             panel,
             legend,
             panels,
@@ -102,131 +105,44 @@ impl Plan {
     }
 }
 
-/// How many charts stand side by side.
-fn columns(charts: usize) -> u32 {
-    match charts {
-        0 | 1 => 1,
-        2 | 4 => 2,
-        _ => 3,
-    }
-}
-
-/// Top left corners of the legend's entries, in as many lines as they need, and where they end.
-fn legend_places(legend: &[Entry], width: f64) -> (Vec<(f64, f64)>, f64) {
-    let (mut x, mut y) = (MARGIN, 68.0);
-    let mut places = Vec::new();
-    for entry in legend {
-        let needs = 36.0 + svg::text_width(&entry.label, LEGEND_LETTERS) + 18.0;
-        if x > MARGIN && x + needs > width - MARGIN {
-            x = MARGIN;
-            y += LEGEND_LINE;
-        }
-        places.push((x, y));
-        x += needs;
-    }
-    (places, y + LEGEND_LINE)
-}
-
-fn header(markup: &mut Markup, results: &Results, figure: &Figure, plan: &Plan) {
-    let room = plan.size.width - MARGIN * 2.0;
-    let x = coordinate(MARGIN);
-    let title = svg::fitted(&heading(results, figure), 18.0, room);
-    markup.leaf(
-        "text",
-        &[("class", "c-heading"), ("x", &x), ("y", "32")],
-        &title,
-    );
-    let mut about = origin::line(results);
-    if !results.source.is_empty() {
-        about = format!("{}; {about}", results.source);
-    }
-    let about = svg::fitted(&about, 12.0, room);
-    markup.leaf(
-        "text",
-        &[("class", "c-source"), ("x", &x), ("y", "52")],
-        &about,
-    );
-}
-
-fn heading(results: &Results, figure: &Figure) -> String {
-    if figure.heading.is_empty() {
-        results.title.clone()
-    } else {
-        format!("{}, {}", results.title, figure.heading)
-    }
-}
-
-fn description(figure: &Figure) -> String {
-    let parts: Vec<String> = figure
-        .panels
-        .iter()
-        .map(|panel| {
-            format!(
-                "{}. {}",
-                chart::name(figure, panel),
-                chart::describe(figure, panel)
-            )
-        })
-        .collect();
-    parts.join(" ")
-}
-
-fn legend_entry(markup: &mut Markup, entry: &Entry, x: f64, y: f64) {
-    at(markup, x, y, |group| {
-        chart::swatch(group, &entry.look);
-        group.leaf(
-            "text",
-            &[("class", "c-title c-legend"), ("x", "36"), ("y", "11")],
-            &entry.label,
-        );
-    });
-}
-
-fn at(markup: &mut Markup, x: f64, y: f64, fill: impl FnOnce(&mut Markup)) {
-    let transform = format!("translate({} {})", coordinate(x), coordinate(y));
-    markup.element("g", &[("transform", &transform)], fill);
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::grid::Grid;
+    use super::super::grid::ResultGrid;
     use super::super::theme::Palette;
-    use super::super::{lines, samples};
+    use super::super::{figure, samples};
     use super::*;
 
-    #[test]
-    fn a_file_stands_alone() {
-        let results = samples::two_by_two();
-        let figures = lines::all(&Grid::of(&results), &Palette::default());
-        let text = file(&results, &figures[0]);
-        assert!(text.starts_with("<?xml") && text.contains("xmlns=\"http://www.w3.org/2000/svg\""));
-        assert!(text.contains("Parallel streams against latency, by parallel streams"));
-        assert!(!text.contains("var(") && !text.contains("href"));
-        assert_eq!(text.matches("class=\"c-axis\"").count(), 2);
+    fn figures(results: &ExperimentResults) -> Vec<Figure> {
+        figure::sweeps(&ResultGrid::of(results), &Palette::default(), "a")
     }
 
     #[test]
-    fn charts_and_legend_stay_inside_the_file() {
+    fn a_poster_stands_alone_and_its_parts_stay_inside() {
         let mut results = samples::two_by_two();
+        results.unit = "Mbit\u{0}/s".to_owned();
         for number in 0..9 {
             let mut program = results.programs[1].clone();
             program.key = format!("peer{number}");
             program.label = format!("a peer with a rather long name, number {number}");
             results.programs.push(program);
         }
-        let figures = lines::all(&Grid::of(&results), &Palette::default());
-        for figure in &figures {
-            let plan = Plan::of(figure);
+        for figure in figures(&results) {
+            let text = svg(&results, &figure);
+            assert!(text.starts_with("<?xml") && text.contains("xmlns=\"http://www.w3.org"));
+            assert!(text.contains("Parallel streams against latency, by "));
+            assert!(!text.contains("var(") && !text.contains("href") && !text.contains('\0'));
+            let layout = PosterLayout::of(&figure);
             assert!(
-                plan.legend
+                layout
+                    .legend
                     .iter()
-                    .all(|(x, _)| *x < plan.size.width - MARGIN)
+                    .all(|(x, _)| *x < layout.size.0 - MARGIN)
             );
-            for (x, y) in &plan.panels {
-                assert!(x + plan.panel.width <= plan.size.width);
-                assert!(y + plan.panel.height <= plan.size.height);
+            for (x, y) in &layout.panels {
+                assert!(x + layout.panel.0 <= layout.size.0 && y + layout.panel.1 <= layout.size.1);
                 assert!(
-                    plan.legend
+                    layout
+                        .legend
                         .iter()
                         .all(|(_, line)| line + LEGEND_LINE <= y + 0.01)
                 );

@@ -1,65 +1,109 @@
-//! From values to places on an axis.
+//! Axes: from values to places, where marks stand, and which labels have room.
 
-use super::ticks;
+use super::text;
 
-/// A linear map from values to coordinates; the coordinates may fall (SVG's y axis does).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Linear {
-    /// Lowest and highest value.
-    pub(super) values: (f64, f64),
-    /// Where they are drawn.
-    pub(super) places: (f64, f64),
+/// Most marks that an axis ever gets, whatever its range.
+const MOST: usize = 50;
+
+/// The place of `value` on a linear map of `values` to `places`, which may fall (SVG's y axis does). Values
+/// outside are drawn at the edge.
+pub(super) fn place(value: f64, values: (f64, f64), places: (f64, f64)) -> f64 {
+    let span = values.1 - values.0;
+    let share = match span > 0.0 && span.is_finite() {
+        true => ((value - values.0) / span).clamp(0.0, 1.0),
+        false => 0.5,
+    };
+    // A value that is not a number has no share; the edge is as good as any place.
+    let share = if share.is_nan() { 0.0 } else { share };
+    places.0 + share * (places.1 - places.0)
 }
 
-impl Linear {
-    /// The place of `value`; values outside are drawn at the edge.
-    pub(super) fn place(&self, value: f64) -> f64 {
-        let (low, high) = self.values;
-        let span = high - low;
-        let share = if span > 0.0 && span.is_finite() {
-            ((value - low) / span).clamp(0.0, 1.0)
-        } else {
-            0.5
-        };
-        let (start, end) = self.places;
-        // A value that is not a number has no share; the edge is as good as any place.
-        if share.is_nan() {
-            start
-        } else {
-            start + share * (end - start)
+/// The vertical axis, which has room for every value.
+#[derive(Debug, Clone)]
+pub(super) struct ValueAxis {
+    /// Marks, lowest first; the ends of the axis are its first and last.
+    pub(super) marks: Vec<f64>,
+    /// Equal factors are equal distances.
+    pub(super) logarithmic: bool,
+}
+
+impl ValueAxis {
+    /// A linear axis from zero (or below, if a value is) to above every one of `values`.
+    pub(super) fn linear(values: &[f64]) -> Self {
+        let (low, high) = extremes(values, 0.0);
+        Self {
+            marks: linear_marks(low, high, 5),
+            logarithmic: false,
         }
+    }
+
+    /// A logarithmic axis if `values` are positive and so far apart (50 times) that a linear one would hide
+    /// the small ones, else a linear axis.
+    pub(super) fn fitting(values: &[f64]) -> Self {
+        let (low, high) = extremes(values, f64::INFINITY);
+        if !(low > 0.0 && low < high && high / low >= 50.0) {
+            return Self::linear(values);
+        }
+        Self {
+            marks: logarithmic_marks(low, high),
+            logarithmic: true,
+        }
+    }
+
+    /// The place of `value` on an axis between the coordinates `bottom` and `top`.
+    pub(super) fn place(&self, value: f64, bottom: f64, top: f64) -> f64 {
+        let low = self.marks.first().copied().unwrap_or(0.0);
+        let high = self.marks.last().copied().unwrap_or(1.0);
+        if !self.logarithmic {
+            return place(value, (low, high), (bottom, top));
+        }
+        // Zero and negative values stand on the floor.
+        let at = if value > 0.0 { value } else { low };
+        place(at.log10(), (low.log10(), high.log10()), (bottom, top))
+    }
+
+    /// Each mark with its label.
+    pub(super) fn labels(&self) -> Vec<(f64, String)> {
+        let step = match self.marks.as_slice() {
+            [first, second, ..] => second - first,
+            _ => 1.0,
+        };
+        let label = |mark: &f64| {
+            let step = if self.logarithmic { *mark } else { step };
+            (*mark, label(*mark, step))
+        };
+        self.marks.iter().map(label).collect()
     }
 }
 
-/// How the values of a swept axis lie on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Numbers, drawn in proportion.
-    Linear,
-    /// Numbers, each decade as wide as the next. Zero, where it occurs, has its own place.
-    Logarithmic,
-    /// Names: evenly spaced.
-    Category,
+/// The lowest value, at most `low`, and the highest, at least 0.
+fn extremes(values: &[f64], low: f64) -> (f64, f64) {
+    let finite = values.iter().filter(|value| value.is_finite());
+    finite.fold((low, 0.0), |(low, high), value| {
+        (value.min(low), value.max(high))
+    })
+}
+
+/// The values of a sweep as a horizontal axis.
+#[derive(Debug)]
+pub(super) struct SweptAxis {
+    /// The values are names, evenly spaced; otherwise numbers.
+    pub(super) is_category: bool,
+    /// Where each value is.
+    pub(super) places: Vec<f64>,
+    /// Which values are labelled if there is room: all, or the round ones of many.
+    pub(super) worthy: Vec<bool>,
+    /// Smallest distance between two values.
+    pub(super) room: f64,
 }
 
 /// Share of a logarithmic axis that is set aside for the value zero.
 const ZERO_SHARE: f64 = 0.12;
 
-/// Places of an axis's values, one for each.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Sweep {
-    /// How they lie.
-    pub(super) kind: Kind,
-    /// Where, in the order of the values.
-    pub(super) places: Vec<f64>,
-    /// Which values deserve a label, whether or not there is room: all, or the round ones of many.
-    pub(super) worthy: Vec<bool>,
-    /// Width that belongs to one value where they are evenly spaced; otherwise the smallest
-    /// distance between two.
-    pub(super) room: f64,
-}
+/// With more values than this, only round ones are labelled.
+const MANY: usize = 16;
 
-impl Sweep {
+impl SweptAxis {
     /// Places for `values` between the coordinates `start` and `end`.
     pub(super) fn of(values: &[String], logarithmic: bool, start: f64, end: f64) -> Self {
         let numbers = numbers(values);
@@ -67,25 +111,35 @@ impl Sweep {
             Some(numbers) if numbers.len() > MANY => round(numbers, logarithmic),
             _ => vec![true; values.len()],
         };
-        let (kind, places) = match numbers {
-            Some(numbers) if logarithmic => {
-                (Kind::Logarithmic, logarithmic_places(&numbers, start, end))
+        let positive = |numbers: &[f64]| numbers.iter().any(|number| *number > 0.0);
+        let places = match &numbers {
+            Some(numbers) if logarithmic && positive(numbers) => {
+                logarithmic_places(numbers, start, end)
             }
-            Some(numbers) => (Kind::Linear, linear_places(&numbers, start, end)),
-            None => (Kind::Category, even_places(values.len(), start, end)),
+            Some(numbers) if !logarithmic => linear_places(numbers, start, end),
+            _ => even_places(values.len(), start, end),
         };
-        let room = room(&places, end - start);
+        let steps = places.windows(2).map(|pair| pair[1] - pair[0]);
         Self {
-            kind,
+            is_category: numbers.is_none(),
+            room: steps.fold(end - start, f64::min),
             places,
             worthy,
-            room,
         }
     }
 }
 
-/// With more values than this, only round ones are labelled.
-const MANY: usize = 16;
+/// All values as numbers, or `None` if one is not, if there are fewer than two, or if they do not
+/// rise: then the order in the experiment is what matters.
+fn numbers(values: &[String]) -> Option<Vec<f64>> {
+    let number = |value: &String| {
+        let number: f64 = value.trim().parse().ok()?;
+        (number.is_finite() && number.abs() < 1e15).then_some(number)
+    };
+    let numbers: Vec<f64> = values.iter().map(number).collect::<Option<_>>()?;
+    let rises = numbers.windows(2).all(|pair| pair[0] < pair[1]);
+    (rises && numbers.len() > 1).then_some(numbers)
+}
 
 /// The first, the last, and those that an axis without given values would be marked at.
 fn round(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
@@ -94,85 +148,45 @@ fn round(numbers: &[f64], logarithmic: bool) -> Vec<bool> {
         .copied()
         .find(|number| *number > 0.0 || !logarithmic);
     let (low, high) = (low.unwrap_or(0.0), numbers.last().copied().unwrap_or(1.0));
-    let marks = if logarithmic {
-        ticks::logarithmic(low, high)
-    } else {
-        ticks::linear(low, high, 8)
+    let marks = match logarithmic {
+        true => logarithmic_marks(low, high),
+        false => linear_marks(low, high, 8),
     };
-    let last = numbers.len() - 1;
     let near = |number: f64, mark: f64| (number - mark).abs() <= 1e-9 * mark.abs().max(1e-9);
-    numbers
-        .iter()
-        .enumerate()
-        .map(|(index, number)| {
-            index == 0 || index == last || marks.iter().any(|mark| near(*number, *mark))
-        })
-        .collect()
-}
-
-/// All values as numbers, or `None` if one is not, if there are fewer than two, or if they do not
-/// rise: then the order in the experiment is what matters.
-fn numbers(values: &[String]) -> Option<Vec<f64>> {
-    let numbers: Vec<f64> = values
-        .iter()
-        .map(|value| {
-            value
-                .trim()
-                .parse::<f64>()
-                .ok()
-                .filter(|number| number.is_finite())
-        })
-        .collect::<Option<_>>()?;
-    let rises = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-    let drawable = numbers.len() > 1 && numbers.iter().all(|number| number.abs() < 1e15);
-    (rises && drawable).then_some(numbers)
+    let is_round = |number: f64| marks.iter().any(|mark| near(number, *mark));
+    let ends = [0, numbers.len() - 1];
+    let worthy = |(index, number): (usize, &f64)| ends.contains(&index) || is_round(*number);
+    numbers.iter().enumerate().map(worthy).collect()
 }
 
 fn linear_places(numbers: &[f64], start: f64, end: f64) -> Vec<f64> {
-    let low = numbers.first().copied().unwrap_or(0.0);
-    let high = numbers.last().copied().unwrap_or(1.0);
+    let (low, high) = (numbers[0], numbers[numbers.len() - 1]);
     // An axis of positive values that nearly begins at zero begins there: proportions show.
     let low = if low > 0.0 && low <= high * 0.2 {
         0.0
     } else {
         low
     };
-    let scale = Linear {
-        values: (low, high),
-        places: (start, end),
-    };
-    numbers.iter().map(|number| scale.place(*number)).collect()
+    numbers
+        .iter()
+        .map(|number| place(*number, (low, high), (start, end)))
+        .collect()
 }
 
 fn logarithmic_places(numbers: &[f64], start: f64, end: f64) -> Vec<f64> {
-    let positive: Vec<f64> = numbers
+    let low = numbers
         .iter()
         .copied()
-        .filter(|number| *number > 0.0)
-        .collect();
-    let (Some(low), Some(high)) = (positive.first(), positive.last()) else {
-        return even_places(numbers.len(), start, end);
+        .find(|number| *number > 0.0)
+        .unwrap_or(1.0);
+    let values = (low.log10(), numbers[numbers.len() - 1].log10());
+    let share = if numbers[0] <= 0.0 { ZERO_SHARE } else { 0.0 };
+    let first = start + (end - start) * share;
+    let at = |number: &f64| match *number > 0.0 {
+        true => place(number.log10(), values, (first, end)),
+        false => start,
     };
-    let has_zero = positive.len() < numbers.len();
-    let first = if has_zero {
-        start + (end - start) * ZERO_SHARE
-    } else {
-        start
-    };
-    let scale = Linear {
-        values: (low.log10(), high.log10()),
-        places: (first, end),
-    };
-    numbers
-        .iter()
-        .map(|number| {
-            if *number > 0.0 {
-                scale.place(number.log10())
-            } else {
-                start
-            }
-        })
-        .collect()
+    numbers.iter().map(at).collect()
 }
 
 fn even_places(count: usize, start: f64, end: f64) -> Vec<f64> {
@@ -183,94 +197,94 @@ fn even_places(count: usize, start: f64, end: f64) -> Vec<f64> {
         .collect()
 }
 
-fn room(places: &[f64], whole: f64) -> f64 {
-    places
-        .windows(2)
-        .map(|pair| pair[1] - pair[0])
-        .fold(whole, f64::min)
+/// Round values that cover `low..=high` with about `wanted` steps of 1, 2, 2.5 or 5 times a power of
+/// ten. The first is at or below `low`, the last at or above `high`. A range that is empty or not
+/// finite gives the marks of 0..1.
+pub(super) fn linear_marks(low: f64, high: f64, wanted: u32) -> Vec<f64> {
+    let span = high - low;
+    if !span.is_finite() || span <= 0.0 || span < f64::EPSILON * high.abs().max(low.abs()) * 16.0 {
+        return vec![0.0, 0.5, 1.0];
+    }
+    let rough = span / f64::from(wanted.max(1));
+    let power = 10f64.powf(rough.log10().floor());
+    let fits = |factor: &f64| rough / power <= factor * (1.0 + 1e-9);
+    let step = power * [1.0, 2.0, 2.5, 5.0].into_iter().find(fits).unwrap_or(10.0);
+    let (first, last) = ((low / step).floor(), (high / step).ceil());
+    let indices = std::iter::successors(Some(first), |index| Some(index + 1.0));
+    let within = indices.take_while(|index| *index <= last).take(MOST);
+    within.map(|index| index * step).collect()
 }
 
-/// The largest value is so many times the smallest that a linear axis would hide the small ones.
-const TOO_WIDE: f64 = 50.0;
-
-/// The vertical axis, which has room for every value.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Vertical {
-    /// Marks, lowest first; the ends of the axis are its first and last.
-    pub(super) marks: Vec<f64>,
-    /// Equal factors are equal distances.
-    pub(super) logarithmic: bool,
-}
-
-impl Vertical {
-    /// A linear axis from zero (or below, if a value is) to above every one of `values`.
-    pub(super) fn linear(values: &[f64]) -> Self {
-        let (low, high) = extremes(values, 0.0, 0.0);
-        Self {
-            marks: ticks::linear(low, high, 5),
-            logarithmic: false,
-        }
+/// Marks of a logarithmic axis over the positive range `low..=high`: 1, 2 and 5 times powers of ten
+/// while there are few decades, then powers of ten alone. The first is at or below `low`, the last
+/// at or above `high`; there are at least two.
+fn logarithmic_marks(low: f64, high: f64) -> Vec<f64> {
+    if !(low.is_normal() && high.is_finite()) || low <= 0.0 || high < low {
+        return vec![1.0, 10.0];
     }
-
-    /// A logarithmic axis if `values` are positive and far apart, else a linear one.
-    pub(super) fn fitting(values: &[f64]) -> Self {
-        let (low, high) = extremes(values, f64::INFINITY, 0.0);
-        if low > 0.0 && low < high && high / low >= TOO_WIDE {
-            Self {
-                marks: ticks::logarithmic(low, high),
-                logarithmic: true,
-            }
-        } else {
-            Self::linear(values)
-        }
+    let first = low.log10().floor();
+    let last = high.log10().ceil().max(first + 1.0);
+    let factors: &[f64] = if last - first <= 4.0 {
+        &[1.0, 2.0, 5.0]
+    } else {
+        &[1.0]
+    };
+    let stride = ((last - first) / 10.0).ceil();
+    let mut marks = Vec::new();
+    let mut exponent = first;
+    while exponent < last + stride && marks.len() < MOST {
+        marks.extend(factors.iter().map(|factor| factor * 10f64.powf(exponent)));
+        exponent += stride;
     }
-
-    /// The place of `value` on an axis between the coordinates `bottom` and `top`.
-    pub(super) fn place(&self, value: f64, bottom: f64, top: f64) -> f64 {
-        let low = self.marks.first().copied().unwrap_or(0.0);
-        let high = self.marks.last().copied().unwrap_or(1.0);
-        let places = (bottom, top);
-        if self.logarithmic {
-            // Zero and what is below it stand on the floor.
-            let at = if value > 0.0 {
-                value.log10()
-            } else {
-                low.log10()
-            };
-            Linear {
-                values: (low.log10(), high.log10()),
-                places,
-            }
-            .place(at)
-        } else {
-            Linear {
-                values: (low, high),
-                places,
-            }
-            .place(value)
-        }
-    }
-
-    /// Each mark with its label.
-    pub(super) fn labels(&self) -> impl Iterator<Item = (f64, String)> + '_ {
-        let step = match self.marks.as_slice() {
-            [first, second, ..] => second - first,
-            _ => 1.0,
-        };
-        self.marks.iter().map(move |mark| {
-            let step = if self.logarithmic { *mark } else { step };
-            (*mark, ticks::label(*mark, step))
-        })
-    }
-}
-
-fn extremes(values: &[f64], low: f64, high: f64) -> (f64, f64) {
-    values
+    // Rounding must not push an end past the value that stands on it.
+    let start = marks
         .iter()
-        .filter(|value| value.is_finite())
-        .fold((low, high), |(low, high), value| {
-            (low.min(*value), high.max(*value))
-        })
+        .rposition(|mark| *mark <= low * (1.0 + 1e-9))
+        .unwrap_or(0);
+    let end = marks.iter().position(|mark| *mark >= high * (1.0 - 1e-9));
+    let end = end.unwrap_or(marks.len() - 1).max(start + 1);
+    marks.into_iter().take(end + 1).skip(start).collect()
+}
+
+/// A mark's label, with the decimals that its neighbours need: 0, 0.5, 1.0 or 0, 200, 400.
+pub(super) fn label(mark: f64, step: f64) -> String {
+    let size = step.abs();
+    if !(1e-6..1e7).contains(&size) {
+        return format!("{mark:e}");
+    }
+    let is_whole = |scaled: f64| (scaled - scaled.round()).abs() <= 1e-6 * scaled;
+    let decimals = (0..8_i32)
+        .find(|n| is_whole(size * 10f64.powi(*n)))
+        .unwrap_or(8);
+    let decimals = usize::try_from(decimals).unwrap_or(0);
+    // Adding zero makes a negative zero positive.
+    text::grouped(&format!("{:.decimals$}", mark + 0.0))
+}
+
+/// Which labels to show so that no two come nearer than `gap`: the first and the last if they can,
+/// and in between each that has room. `centres` rise; `widths` are the labels' own.
+pub(super) fn with_room(centres: &[f64], widths: &[f64], gap: f64) -> Vec<bool> {
+    let spans = centres.iter().zip(widths);
+    let spans: Vec<(f64, f64)> = spans.map(|(c, w)| (c - w / 2.0, c + w / 2.0)).collect();
+    let Some((&(_, mut edge), &(last, _))) = spans.first().zip(spans.last()) else {
+        return Vec::new();
+    };
+    let last_fits = last >= edge + gap;
+    let limit = if last_fits { last - gap } else { f64::INFINITY };
+    let end = spans.len() - 1;
+    let mut shown = Vec::new();
+    for (index, (left, right)) in spans.into_iter().enumerate() {
+        let fits = match index {
+            0 => true,
+            _ if index == end => last_fits,
+            _ => left >= edge + gap && right <= limit,
+        };
+        if fits {
+            edge = right;
+        }
+        shown.push(fits);
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -279,100 +293,66 @@ mod tests {
 
     use super::*;
 
-    fn texts(values: &[&str]) -> Vec<String> {
-        values.iter().map(|value| (*value).to_owned()).collect()
+    fn swept(values: &[&str], logarithmic: bool) -> SweptAxis {
+        let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
+        SweptAxis::of(&values, logarithmic, 0.0, 100.0)
     }
 
     #[test]
-    fn a_linear_scale_may_fall_and_never_leaves_its_range() {
-        let scale = Linear {
-            values: (0.0, 10.0),
-            places: (200.0, 20.0),
-        };
-        assert_eq!(scale.place(0.0), 200.0);
-        assert_eq!(scale.place(5.0), 110.0);
-        assert_eq!(scale.place(99.0), 20.0);
-        assert_eq!(scale.place(f64::NAN), 200.0);
-        let point = Linear {
-            values: (3.0, 3.0),
-            places: (0.0, 10.0),
-        };
-        assert_eq!(point.place(3.0), 5.0);
-    }
-
-    #[test]
-    fn numbers_lie_in_proportion() {
-        let sweep = Sweep::of(&texts(&["0", "1", "5"]), false, 0.0, 100.0);
-        assert_eq!(sweep.kind, Kind::Linear);
-        assert_eq!(sweep.places, [0.0, 20.0, 100.0]);
-        assert_eq!(sweep.room, 20.0);
-        let from_zero = Sweep::of(&texts(&["1", "5", "10"]), false, 0.0, 100.0);
-        assert_eq!(from_zero.places, [10.0, 50.0, 100.0]);
-    }
-
-    #[test]
-    fn decades_are_as_wide_as_each_other_and_zero_has_a_place() {
-        let sweep = Sweep::of(&texts(&["1", "10", "100"]), true, 0.0, 100.0);
-        assert_eq!(sweep.places, [0.0, 50.0, 100.0]);
-        let zero = Sweep::of(&texts(&["0", "1", "10"]), true, 0.0, 100.0);
-        assert_eq!(zero.kind, Kind::Logarithmic);
-        assert_eq!(zero.places, [0.0, 12.0, 100.0]);
-    }
-
-    #[test]
-    fn names_and_single_values_are_evenly_spaced() {
-        let sweep = Sweep::of(&texts(&["256KB", "1MB"]), false, 0.0, 100.0);
+    fn a_linear_map_may_fall_and_never_leaves_its_range() {
+        let at = |value| place(value, (0.0, 10.0), (200.0, 20.0));
         assert_eq!(
-            (sweep.kind, sweep.places),
-            (Kind::Category, vec![25.0, 75.0])
+            [at(0.0), at(5.0), at(99.0), at(f64::NAN)],
+            [200.0, 110.0, 20.0, 200.0]
         );
-        assert_eq!(Sweep::of(&texts(&["7"]), true, 0.0, 100.0).places, [50.0]);
-        assert!(Sweep::of(&[], false, 0.0, 100.0).places.is_empty());
-        let falling = Sweep::of(&texts(&["5", "1"]), false, 0.0, 100.0);
-        assert_eq!(falling.kind, Kind::Category);
+        assert_eq!(place(3.0, (3.0, 3.0), (0.0, 10.0)), 5.0);
+    }
+
+    #[test]
+    fn swept_values_lie_in_proportion_by_decades_or_evenly() {
+        let linear = swept(&["0", "1", "5"], false);
+        assert_eq!((linear.places, linear.room), (vec![0.0, 20.0, 100.0], 20.0));
+        assert_eq!(swept(&["1", "5", "10"], false).places, [10.0, 50.0, 100.0]);
+        assert_eq!(swept(&["1", "10", "100"], true).places, [0.0, 50.0, 100.0]);
+        assert_eq!(swept(&["0", "1", "10"], true).places, [0.0, 12.0, 100.0]);
+        let names = swept(&["256KB", "1MB"], false);
+        assert_eq!((names.is_category, names.places), (true, vec![25.0, 75.0]));
+        assert_eq!(swept(&["7"], true).places, [50.0]);
+        assert!(swept(&[], false).places.is_empty());
+        assert!(swept(&["5", "1"], false).is_category, "falling");
     }
 
     #[test]
     fn of_many_values_the_round_ones_are_labelled() {
-        let labelled = |values: Vec<String>, logarithmic| -> Vec<String> {
-            let sweep = Sweep::of(&values, logarithmic, 0.0, 100.0);
-            values
-                .into_iter()
-                .zip(sweep.worthy)
-                .filter(|(_, worthy)| *worthy)
-                .map(|(value, _)| value)
-                .collect()
-        };
         let flows: Vec<String> = (1..=64).map(|value| value.to_string()).collect();
+        let labelled = |logarithmic| -> Vec<&str> {
+            let worthy = SweptAxis::of(&flows, logarithmic, 0.0, 100.0).worthy;
+            let shown = flows.iter().zip(worthy).filter(|(_, worthy)| *worthy);
+            shown.map(|(value, _)| value.as_str()).collect()
+        };
+        assert_eq!(labelled(true), ["1", "2", "5", "10", "20", "50", "64"]);
         assert_eq!(
-            labelled(flows.clone(), true),
-            ["1", "2", "5", "10", "20", "50", "64"]
+            labelled(false),
+            ["1", "10", "20", "30", "40", "50", "60", "64"]
         );
-        let tens = ["1", "10", "20", "30", "40", "50", "60", "64"];
-        assert_eq!(labelled(flows, false), tens);
-        assert_eq!(labelled(texts(&["3", "7", "11"]), true), ["3", "7", "11"]);
+        assert_eq!(swept(&["3", "7", "11"], true).worthy, [true; 3]);
     }
 
     #[test]
-    fn the_vertical_axis_has_room_for_everything() {
-        let axis = Vertical::linear(&[3.0, 922.0, f64::NAN]);
-        assert_eq!(axis.marks.last(), Some(&1000.0));
-        assert_eq!(axis.marks.first(), Some(&0.0));
+    fn the_value_axis_has_room_for_everything() {
+        let axis = ValueAxis::linear(&[3.0, 922.0, f64::NAN]);
+        assert_eq!(
+            (axis.marks[0], axis.marks[5], axis.marks.len()),
+            (0.0, 1000.0, 6)
+        );
         assert_eq!(axis.place(500.0, 200.0, 0.0), 100.0);
-        assert_eq!(Vertical::linear(&[]).marks.len(), 3);
-        assert_eq!(Vertical::linear(&[-3.0, 7.0]).marks.first(), Some(&-4.0));
-    }
-
-    #[test]
-    fn values_far_apart_get_a_logarithmic_axis() {
-        let axis = Vertical::fitting(&[8.18, 924.0]);
-        assert!(axis.logarithmic);
-        let places: Vec<f64> = [5.0, 1000.0, 0.0]
-            .iter()
-            .map(|value| axis.place(*value, 100.0, 0.0))
-            .collect();
-        assert_eq!(places, [100.0, 0.0, 100.0]);
-        let labels: Vec<String> = axis.labels().map(|(_, label)| label).collect();
+        assert_eq!(ValueAxis::linear(&[]).marks, [0.0, 0.5, 1.0]);
+        let marks = [-4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0];
+        assert_eq!(ValueAxis::linear(&[-3.0, 7.0]).marks, marks);
+        let axis = ValueAxis::fitting(&[8.18, 924.0]);
+        let places = [5.0, 1000.0, 0.0].map(|value| axis.place(value, 100.0, 0.0));
+        assert_eq!((axis.logarithmic, places), (true, [100.0, 0.0, 100.0]));
+        let labels: Vec<String> = axis.labels().into_iter().map(|(_, label)| label).collect();
         assert_eq!(labels, ["5", "10", "20", "50", "100", "200", "500", "1000"]);
         for near in [
             &[60.0, 915.0][..],
@@ -381,23 +361,62 @@ mod tests {
             &[5.0],
             &[],
         ] {
-            assert!(!Vertical::fitting(near).logarithmic, "{near:?}");
+            assert!(!ValueAxis::fitting(near).logarithmic, "{near:?}");
         }
+    }
+
+    #[test]
+    fn odd_ranges_still_have_marks_and_labels_the_decimals_of_the_step() {
+        for (low, high) in [(5.0, 5.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)] {
+            assert_eq!(linear_marks(low, high, 5), [0.0, 0.5, 1.0]);
+        }
+        assert_eq!(logarithmic_marks(0.0, 10.0), [1.0, 10.0]);
+        assert_eq!(logarithmic_marks(10.0, 10.0), [10.0, 20.0]);
+        assert!(logarithmic_marks(1e-300, 1e300).len() <= 12);
+        let labels = [
+            label(400.0, 200.0),
+            label(0.5, 0.25),
+            label(-0.0, 0.5),
+            label(2e9, 1e9),
+        ];
+        assert_eq!(labels, ["400", "0.50", "0.0", "2e9"]);
+    }
+
+    #[test]
+    fn crowded_labels_give_way_to_the_first_and_last() {
+        let centres = [0.0, 10.0, 20.0, 30.0, 40.0];
+        let crowded = [true, false, true, false, true];
+        assert_eq!(with_room(&centres, &[12.0; 5], 2.0), crowded);
+        assert_eq!(with_room(&centres, &[5.0; 5], 2.0), [true; 5]);
+        assert_eq!(with_room(&[0.0, 1.0], &[9.0, 9.0], 2.0), [true, false]);
+        assert!(with_room(&[], &[], 2.0).is_empty());
     }
 
     proptest! {
         #[test]
+        fn marks_rise_and_enclose(low in -1e9..1e9f64, span in 1e-3..1e9f64, wanted in 1..12u32) {
+            let positive = (low.abs() + 1.0, low.abs() + 1.0 + span);
+            for (low, high, marks) in [
+                (low, low + span, linear_marks(low, low + span, wanted)),
+                (positive.0, positive.1, logarithmic_marks(positive.0, positive.1)),
+            ] {
+                let slack = 1e-6 * span.max(high.abs());
+                prop_assert!(marks.len() >= 2 && marks.len() <= MOST);
+                prop_assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
+                prop_assert!(marks[0] <= low + slack && marks[marks.len() - 1] >= high - slack);
+            }
+        }
+
+        #[test]
         fn places_rise_within_the_range(
-            mut values in proptest::collection::vec(0.0..1e6f64, 2..12),
+            values in proptest::collection::btree_set(0..1_000_000u32, 2..12),
             logarithmic: bool,
         ) {
-            values.sort_by(f64::total_cmp);
-            values.dedup();
             let written: Vec<String> = values.iter().map(ToString::to_string).collect();
-            let sweep = Sweep::of(&written, logarithmic, 10.0, 300.0);
-            prop_assert_eq!(sweep.places.len(), values.len());
-            prop_assert!(sweep.places.iter().all(|place| (9.999..=300.001).contains(place)));
-            prop_assert!(sweep.places.windows(2).all(|pair| pair[0] <= pair[1]));
+            let axis = SweptAxis::of(&written, logarithmic, 10.0, 300.0);
+            prop_assert_eq!(axis.places.len(), values.len());
+            prop_assert!(axis.places.iter().all(|place| (9.999..=300.001).contains(place)));
+            prop_assert!(axis.places.windows(2).all(|pair| pair[0] <= pair[1]));
         }
     }
 }

@@ -1,50 +1,15 @@
-//! A table of an experiment: what was measured, beside what was published.
+//! A table of an experiment, on the page and as CSV: measured values beside published ones.
 
-use super::csv::ratio;
-use super::grid::{self, Grid, Runs};
-use super::markup::Markup;
-use super::{number, tip};
-use crate::experiment::results::{self, Axis, Cell};
+use maud::{Markup, html};
 
-/// Writes the table in a box that scrolls by itself. `id` must be unique on the page.
-pub(super) fn write(markup: &mut Markup, grid: &Grid<'_>, id: &str) {
-    let layout = Layout::of(grid);
-    let caption = format!("{id}-caption");
-    let attributes = [
-        ("class", "scroll"),
-        ("role", "region"),
-        ("tabindex", "0"),
-        ("aria-labelledby", &caption),
-    ];
-    markup.element("div", &attributes, |region| {
-        let class = if layout.rows == Rows::Points {
-            "points"
-        } else {
-            ""
-        };
-        region.element("table", &[("class", class)], |table| {
-            table.element("caption", &[("id", &caption)], |caption| {
-                caption.leaf("span", &[], &caption_text(grid, &layout));
-            });
-            head(table, grid, &layout);
-            match layout.rows {
-                Rows::Groups => {
-                    (0..grid.rows()).for_each(|row| group(table, grid, &layout, row));
-                }
-                Rows::Programs => {
-                    table.element("tbody", &[], |body| programs(body, grid, &layout, 0));
-                }
-                Rows::Values => table.element("tbody", &[], |body| values(body, grid)),
-                Rows::Points => table.element("tbody", &[], |body| points(body, grid, &layout)),
-            }
-        });
-    });
-    left_out(markup, grid);
-}
+use super::grid::{self, ResultGrid, RunCounts, ratio};
+use super::text;
+use crate::experiment::results::{PUBLISHED, ResultCell};
+use crate::quoting::{csv_line, csv_text};
 
 /// Kind of the table's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rows {
+enum TableRows {
     /// A program, in a group for each value of the axis down.
     Groups,
     /// A program; there is no axis down.
@@ -55,291 +20,282 @@ enum Rows {
     Points,
 }
 
-/// Name and class of what was published.
-const PUBLISHED: &str = "published";
-
 /// Most values that are columns where they could be lines.
 const MOST_COLUMNS: usize = 12;
 
-struct Layout {
-    rows: Rows,
+struct ResultTable<'a> {
+    grid: &'a ResultGrid<'a>,
+    rows: TableRows,
     /// The published values have a line (or column) of their own; otherwise each is in the cell it
     /// belongs to.
     paper_line: bool,
 }
 
-impl Layout {
-    fn of(grid: &Grid<'_>) -> Self {
-        let rows = match (&grid.results.down, grid.results.programs.len()) {
-            (Some(_), 1) => Rows::Values,
-            (Some(_), _) => Rows::Groups,
-            (None, _) if grid.columns() > MOST_COLUMNS => Rows::Points,
-            (None, _) => Rows::Programs,
-        };
-        let paper_line = rows != Rows::Values && grid.one_publication && grid.has_paper();
-        Self { rows, paper_line }
-    }
-}
-
-fn caption_text(grid: &Grid<'_>, layout: &Layout) -> String {
-    let mut text = match grid.results.unit.as_str() {
-        "" => "median of the runs".to_owned(),
-        unit => format!("{unit}: median of the runs"),
+/// The table in a box that scrolls by itself. `id` must be unique on the page.
+pub(super) fn html(grid: &ResultGrid<'_>, id: &str) -> Markup {
+    let rows = match (&grid.results.down, grid.results.programs.len()) {
+        (Some(_), 1) => TableRows::Values,
+        (Some(_), _) => TableRows::Groups,
+        (None, _) if grid.columns() > MOST_COLUMNS => TableRows::Points,
+        (None, _) => TableRows::Programs,
     };
-    if grid
-        .results
-        .cells
-        .iter()
-        .any(|cell| cell.half_width.is_some())
-    {
-        text.push_str(" \u{b1} half-width of the 95\u{a0}% interval");
-    }
-    if grid.has_paper() {
-        let place = if layout.rows == Rows::Points {
-            "beside"
-        } else {
-            "below"
-        };
-        let value = match grid.results.reference.as_str() {
-            results::PUBLISHED => "the published value".to_owned(),
-            other => format!("the value called '{other}'"),
-        };
-        text.push_str(&match layout.paper_line {
-            true => format!("; {place} it the ratio to {value}"),
-            false => format!("; {place} it {value} and the ratio to it"),
-        });
-    }
-    if let ([program], Rows::Values) = (grid.results.programs.as_slice(), layout.rows) {
-        text.push_str(&format!("; {}", program.label));
-    }
-    text
-}
-
-fn head(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
-    let across = &grid.results.across;
-    let (corner, over, columns): (String, String, Vec<&str>) =
-        match (&grid.results.down, layout.rows) {
-            (_, Rows::Points) => {
-                let labels = grid.programs().map(|(_, program)| program.label.as_str());
-                let published = layout.paper_line.then_some(grid.results.reference.as_str());
-                let columns = published.into_iter().chain(labels).collect();
-                (grid::axis_name(across), "program".to_owned(), columns)
-            }
-            (Some(down), Rows::Values) => (
-                grid::axis_name(down),
-                grid::axis_name(across),
-                values_of(across),
-            ),
-            _ => (
-                "program".to_owned(),
-                grid::axis_name(across),
-                values_of(across),
-            ),
-        };
-    let span = columns.len().max(1).to_string();
-    markup.element("thead", &[], |head| {
-        head.element("tr", &[], |line| {
-            line.leaf("th", &[("scope", "col"), ("rowspan", "2")], &corner);
-            let attributes = [
-                ("scope", "colgroup"),
-                ("colspan", span.as_str()),
-                ("class", "axis"),
-            ];
-            line.element("th", &attributes, |cell| cell.leaf("span", &[], &over));
-        });
-        head.element("tr", &[], |line| {
-            for column in columns {
-                line.leaf("th", &[("scope", "col")], column);
-            }
-        });
-    });
-}
-
-fn values_of(axis: &Axis) -> Vec<&str> {
-    axis.values.iter().map(String::as_str).collect()
-}
-
-fn group(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout, row: usize) {
-    let name = grid
-        .results
-        .down
-        .as_ref()
-        .map_or_else(String::new, |axis| grid::value_name(axis, row));
-    let span = (grid.columns() + 1).to_string();
-    markup.element("tbody", &[], |body| {
-        body.element("tr", &[("class", "group")], |line| {
-            let attributes = [("scope", "rowgroup"), ("colspan", span.as_str())];
-            line.element("th", &attributes, |cell| cell.leaf("span", &[], &name));
-        });
-        programs(body, grid, layout, row);
-    });
-}
-
-fn programs(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout, row: usize) {
-    let published = (0..grid.columns()).any(|column| grid.published(row, column).is_some());
-    if layout.paper_line && published {
-        paper_line(markup, grid, row);
-    }
-    for (program, named) in grid
-        .programs()
-        .filter(|(program, _)| grid.takes_part(*program, row))
-    {
-        markup.element("tr", &[], |line| {
-            line.leaf("th", &[("scope", "row")], &named.label);
-            for column in 0..grid.columns() {
-                cell(line, grid.cell(program, row, column), !layout.paper_line);
-            }
-        });
-    }
-}
-
-fn values(markup: &mut Markup, grid: &Grid<'_>) {
-    let Some(down) = &grid.results.down else {
-        return;
+    let table = ResultTable {
+        grid,
+        rows,
+        paper_line: rows != TableRows::Values && grid.one_publication && grid.has_paper(),
     };
-    for (row, value) in down.values.iter().enumerate() {
-        markup.element("tr", &[], |line| {
-            line.leaf("th", &[("scope", "row")], value);
-            for column in 0..grid.columns() {
-                cell(line, grid.cell(0, row, column), true);
+    let caption = format!("{id}-caption");
+    html! {
+        div class="scroll" role="region" tabindex="0" aria-labelledby=(caption) {
+            table class=(if rows == TableRows::Points { "points" } else { "" }) {
+                caption id=(caption) { span { (table.caption()) } }
+                (table.head())
+                @match rows {
+                    TableRows::Groups => {
+                        @for row in 0..grid.rows() { (table.group(row)) }
+                    }
+                    TableRows::Programs => { tbody { (table.programs(0)) } }
+                    TableRows::Values => { tbody { (table.values()) } }
+                    TableRows::Points => { tbody { (table.points()) } }
+                }
             }
-        });
-    }
-}
-
-fn points(markup: &mut Markup, grid: &Grid<'_>, layout: &Layout) {
-    for (column, value) in grid.results.across.values.iter().enumerate() {
-        markup.element("tr", &[], |line| {
-            line.leaf("th", &[("scope", "row")], value);
-            if layout.paper_line {
-                published_cell(line, grid.published(0, column));
-            }
-            for (program, _) in grid.programs() {
-                cell(line, grid.cell(program, 0, column), !layout.paper_line);
-            }
-        });
-    }
-}
-
-fn paper_line(markup: &mut Markup, grid: &Grid<'_>, row: usize) {
-    markup.element("tr", &[], |line| {
-        line.leaf(
-            "th",
-            &[("scope", "row"), ("class", PUBLISHED)],
-            &grid.results.reference,
-        );
-        for column in 0..grid.columns() {
-            published_cell(line, grid.published(row, column));
         }
-    });
+        (left_out(grid))
+    }
 }
 
-fn published_cell(markup: &mut Markup, value: Option<f64>) {
+impl ResultTable<'_> {
+    fn caption(&self) -> String {
+        let results = self.grid.results;
+        let unit = match results.unit.as_str() {
+            "" => String::new(),
+            unit => format!("{unit}: "),
+        };
+        let mut text = format!("{unit}median of the runs");
+        if results.cells.iter().any(|cell| cell.half_width.is_some()) {
+            text += " \u{b1} half-width of the 95\u{a0}% interval";
+        }
+        if self.grid.has_paper() {
+            let place = if self.rows == TableRows::Points {
+                "beside"
+            } else {
+                "below"
+            };
+            let value = match results.reference.as_str() {
+                PUBLISHED => "the published value".to_owned(),
+                other => format!("the value called '{other}'"),
+            };
+            text += &match self.paper_line {
+                true => format!("; {place} it the ratio to {value}"),
+                false => format!("; {place} it {value} and the ratio to it"),
+            };
+        }
+        if let ([program], TableRows::Values) = (results.programs.as_slice(), self.rows) {
+            text += &format!("; {}", program.label);
+        }
+        text
+    }
+
+    fn head(&self) -> Markup {
+        let results = self.grid.results;
+        let across = grid::axis_name(&results.across);
+        let values = || results.across.values.iter().map(String::as_str).collect();
+        let (corner, over, columns): (String, String, Vec<&str>) = match (&results.down, self.rows)
+        {
+            (_, TableRows::Points) => {
+                let published = self.paper_line.then_some(results.reference.as_str());
+                let labels = self
+                    .grid
+                    .programs()
+                    .map(|(_, program)| program.label.as_str());
+                (
+                    across,
+                    "program".to_owned(),
+                    published.into_iter().chain(labels).collect(),
+                )
+            }
+            (Some(down), TableRows::Values) => (grid::axis_name(down), across, values()),
+            _ => ("program".to_owned(), across, values()),
+        };
+        html! {
+            thead {
+                tr {
+                    th scope="col" rowspan="2" { (corner) }
+                    th scope="colgroup" colspan=(columns.len().max(1)) class="axis" { span { (over) } }
+                }
+                tr { @for column in columns { th scope="col" { (column) } } }
+            }
+        }
+    }
+
+    fn group(&self, row: usize) -> Markup {
+        let down = self.grid.results.down.as_ref();
+        let name = down.map_or_else(String::new, |axis| grid::value_name(axis, row));
+        html! {
+            tbody {
+                tr class="group" {
+                    th scope="rowgroup" colspan=(self.grid.columns() + 1) { span { (name) } }
+                }
+                (self.programs(row))
+            }
+        }
+    }
+
+    fn programs(&self, row: usize) -> Markup {
+        let grid = self.grid;
+        let columns = || 0..grid.columns();
+        let published = columns().any(|column| grid.published(row, column).is_some());
+        html! {
+            @if self.paper_line && published {
+                tr {
+                    th scope="row" class="published" { (grid.results.reference) }
+                    @for column in columns() { (published_cell(grid.published(row, column))) }
+                }
+            }
+            @for (program, named) in grid.programs().filter(|(one, _)| grid.takes_part(*one, row)) {
+                tr {
+                    th scope="row" { (named.label) }
+                    @for column in columns() { (self.cell(grid.cell(program, row, column))) }
+                }
+            }
+        }
+    }
+
+    fn values(&self) -> Markup {
+        let down = self.grid.results.down.iter().flat_map(|axis| &axis.values);
+        html! {
+            @for (row, value) in down.enumerate() {
+                tr {
+                    th scope="row" { (value) }
+                    @for column in 0..self.grid.columns() { (self.cell(self.grid.cell(0, row, column))) }
+                }
+            }
+        }
+    }
+
+    fn points(&self) -> Markup {
+        html! {
+            @for (column, value) in self.grid.results.across.values.iter().enumerate() {
+                tr {
+                    th scope="row" { (value) }
+                    @if self.paper_line { (published_cell(self.grid.published(0, column))) }
+                    @for (program, _) in self.grid.programs() {
+                        (self.cell(self.grid.cell(program, 0, column)))
+                    }
+                }
+            }
+        }
+    }
+
+    fn cell(&self, cell: Option<&ResultCell>) -> Markup {
+        let Some(cell) = cell else {
+            return html! { td class="none" title="not measured" { "\u{2013}" } };
+        };
+        let runs = RunCounts::of(cell);
+        let about = match runs.all {
+            0 => "not measured".to_owned(),
+            _ => text::circumstances(cell).join("; "),
+        };
+        let paper = cell.paper.filter(|_| !self.paper_line).map(text::value);
+        let ratio =
+            ratio(cell.median, cell.paper).map(|ratio| format!("\u{d7}{}", text::factor(ratio)));
+        let comparison: Vec<String> = paper.into_iter().chain(ratio).collect();
+        html! {
+            td title=(about) {
+                @if let Some(median) = cell.median {
+                    span class="value" { (text::value(median)) }
+                    @if let Some(half) = cell.half_width {
+                        span class="half" { " \u{b1}\u{a0}" (text::spread(half, median)) }
+                    }
+                    @if runs.has_left_out() { sup class="bad" { "\u{2020}" } }
+                } @else if runs.all == 0 {
+                    "\u{2013}"
+                } @else {
+                    span class="bad" { (if runs.failed { "failed" } else { "invalid" }) }
+                }
+                @if !comparison.is_empty() { small { (comparison.join(" ")) } }
+            }
+        }
+    }
+}
+
+fn published_cell(value: Option<f64>) -> Markup {
     match value {
-        Some(value) => markup.leaf("td", &[("class", PUBLISHED)], &number::value(value)),
-        None => markup.leaf(
-            "td",
-            &[("class", "none"), ("title", "not published")],
-            "\u{2013}",
-        ),
+        Some(value) => html! { td class="published" { (text::value(value)) } },
+        None => html! { td class="none" title="not published" { "\u{2013}" } },
     }
 }
 
-fn cell(markup: &mut Markup, cell: Option<&Cell>, with_paper: bool) {
-    let Some(cell) = cell else {
-        markup.leaf(
-            "td",
-            &[("class", "none"), ("title", "not measured")],
-            "\u{2013}",
-        );
-        return;
+/// Why runs were left out, for those who have no pointer, and for print.
+fn left_out(grid: &ResultGrid<'_>) -> Markup {
+    let line = |(place, cell): (grid::CellPlace, &ResultCell)| {
+        let runs = RunCounts::of(cell);
+        runs.has_left_out().then(|| {
+            let (label, point) = (
+                grid.label(place.program),
+                grid.point_name(place.row, place.column),
+            );
+            let (out, reasons) = (runs.all - runs.valid, runs.reasons.join("; "));
+            format!("{label}, {point}: {out} of {} runs ({reasons})", runs.all)
+        })
     };
-    let runs = Runs::of(cell);
-    markup.element("td", &[("title", &about(cell))], |data| {
-        match cell.median {
-            Some(median) => measured(data, median, cell, &runs),
-            None if runs.all == 0 => data.text(runs.verdict()),
-            None => data.leaf("span", &[("class", "bad")], runs.verdict()),
-        }
-        comparison(data, cell, with_paper);
-    });
-}
-
-fn measured(markup: &mut Markup, median: f64, cell: &Cell, runs: &Runs) {
-    markup.leaf("span", &[("class", "value")], &number::value(median));
-    if let Some(half) = cell.half_width {
-        let text = format!(" \u{b1}\u{a0}{}", number::spread(half, median));
-        markup.leaf("span", &[("class", "half")], &text);
-    }
-    if runs.has_left_out() {
-        markup.leaf("sup", &[("class", "bad")], "\u{2020}");
-    }
-}
-
-fn comparison(markup: &mut Markup, cell: &Cell, with_paper: bool) {
-    let mut parts = Vec::new();
-    if let Some(published) = cell.paper.filter(|_| with_paper) {
-        parts.push(number::value(published));
-    }
-    if let Some(ratio) = ratio(cell.median, cell.paper) {
-        parts.push(format!("\u{d7}{}", number::ratio(ratio)));
-    }
-    if !parts.is_empty() {
-        markup.leaf("small", &[], &parts.join(" "));
-    }
-}
-
-/// Words for a pointer that rests on a cell.
-fn about(cell: &Cell) -> String {
-    if cell.samples.is_empty() {
-        return "not measured".to_owned();
-    }
-    tip::circumstances(cell).join("; ")
-}
-
-/// The same reasons for those who have no pointer, and for print.
-fn left_out(markup: &mut Markup, grid: &Grid<'_>) {
-    let mut lines = Vec::new();
-    for (place, cell) in grid.cells() {
-        let runs = Runs::of(cell);
-        if runs.has_left_out() {
-            let program = grid.results.programs.get(place.program);
-            let label = program.map_or("", |program| program.label.as_str());
-            let point = grid.point_name(place.row, place.column);
-            lines.push(format!(
-                "{label}, {point}: {} of {} runs ({})",
-                runs.all - runs.valid,
-                runs.all,
-                runs.reasons.join("; ")
-            ));
+    let lines: Vec<String> = grid.cells().filter_map(line).collect();
+    html! {
+        @if !lines.is_empty() {
+            details class="left-out" {
+                summary { "\u{2020} Runs left out, in " (text::count(lines.len(), "cell")) }
+                ul { @for line in lines { li { (line) } } }
+            }
         }
     }
-    if lines.is_empty() {
-        return;
+}
+
+/// The table as CSV (RFC 4180): one line a cell, with numbers as exact as the results.
+pub(super) fn csv(grid: &ResultGrid<'_>) -> String {
+    let results = grid.results;
+    let axes = || results.down.iter().chain([&results.across]);
+    let median = format!("median ({})", results.unit);
+    let fixed = [
+        "program",
+        median.as_str(),
+        "half-width 95 %",
+        "published",
+        "ratio to published",
+        "processor seconds per GB",
+        "valid runs",
+        "runs",
+        "left out",
+    ];
+    let heading = axes().map(grid::axis_name).chain(fixed.map(str::to_owned));
+    let mut out = csv_line(heading.map(|name| csv_text(&name)));
+    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for (_, cell) in grid.cells() {
+        let runs = RunCounts::of(cell);
+        let at = axes().map(|axis| cell.at.get(&axis.key).map_or("", String::as_str));
+        let fields = at.map(csv_text).chain([
+            csv_text(&cell.program),
+            number(cell.median),
+            number(cell.half_width),
+            number(cell.paper),
+            number(ratio(cell.median, cell.paper)),
+            number(cell.cpu_per_gigabyte),
+            runs.valid.to_string(),
+            runs.all.to_string(),
+            csv_text(&runs.reasons.join("; ")),
+        ]);
+        out += &csv_line(fields);
     }
-    markup.element("details", &[("class", "left-out")], |details| {
-        let cells = number::count(lines.len(), "cell");
-        details.leaf(
-            "summary",
-            &[],
-            &format!("\u{2020} Runs left out, in {cells}"),
-        );
-        details.element("ul", &[], |list| {
-            lines.iter().for_each(|line| list.leaf("li", &[], line));
-        });
-    });
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::samples;
     use super::*;
-    use crate::experiment::results::Results;
+    use crate::experiment::results::ExperimentResults;
 
-    fn written(results: &Results) -> String {
-        let mut markup = Markup::default();
-        write(&mut markup, &Grid::of(results), "t");
-        markup.finish()
+    fn written(results: &ExperimentResults) -> String {
+        html(&ResultGrid::of(results), "t").into_string()
     }
 
     #[test]
@@ -367,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_failed_or_left_out_says_so() {
+    fn cells_that_are_missing_failed_or_lack_runs_say_so() {
         let mut results = samples::two_by_two();
         results.cells[0].samples[0].invalid = vec!["the emulator was <late>".to_owned()];
         results.cells[1].median = None;
@@ -387,19 +343,26 @@ mod tests {
     #[test]
     fn a_group_has_the_programs_that_take_part() {
         let table = written(&samples::with_auto());
-        let groups: Vec<usize> = table
-            .split("<tbody>")
-            .skip(1)
+        let groups = table.split("<tbody>").skip(1);
+        let lines: Vec<_> = groups
             .map(|group| group.matches("scope=\"row\"").count())
             .collect();
         // Published, longhaul, globus-url-copy; the same; the one that chooses.
-        assert_eq!(groups, [3, 3, 1]);
+        assert_eq!(lines, [3, 3, 1]);
     }
 
     #[test]
     fn many_points_are_lines_rather_than_columns() {
         let mut results = samples::two_by_two();
         results.down = None;
+        let table = written(&results);
+        assert_eq!(
+            (
+                table.matches("<tbody>").count(),
+                table.matches("<tr").count()
+            ),
+            (1, 5)
+        );
         let more = (100..112).map(|value: u32| value.to_string());
         results.across.values.extend(more);
         let table = written(&results);
@@ -410,11 +373,18 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_the_lines_where_there_is_no_axis_down() {
+    fn the_csv_file_has_one_line_a_cell() {
         let mut results = samples::two_by_two();
-        results.down = None;
-        let table = written(&results);
-        assert_eq!(table.matches("<tbody>").count(), 1);
-        assert_eq!(table.matches("<tr").count(), 2 + 1 + 2);
+        results.cells[0].samples[1].invalid = vec!["late, \"very\"".to_owned()];
+        let csv = csv(&ResultGrid::of(&results));
+        let lines: Vec<&str> = csv.split("\r\n").collect();
+        assert_eq!(
+            lines[0],
+            "parallel streams,one-way latency (ms),program,median (Mbit/s),half-width 95 %,published,\
+             ratio to published,processor seconds per GB,valid runs,runs,left out"
+        );
+        assert_eq!(lines[1], "1,1,longhaul,100,5,,,,2,3,\"late, \"\"very\"\"\"");
+        assert_eq!(lines[5], "1,1,guc,500,25,400,1.25,,3,3,");
+        assert_eq!(lines.len(), 10);
     }
 }

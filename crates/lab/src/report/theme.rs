@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::load::Loaded;
+use super::load::LoadedResults;
 
-/// How many colours there are for programs, and how many steps in the ramp for ordered rows; further
-/// series share a colour and differ by their marker.
-pub(super) const SERIES: usize = 8;
+/// Number of colours for programs, and of steps in the ramp for ordered rows; further lines share a colour
+/// and differ by their marker.
+pub(super) const COLOURS: usize = 8;
 
-/// A colour's name (a CSS custom property), its light and its dark value.
+/// Colours of `chart.css` as custom properties: name, light and dark value.
 ///
-/// `s0`..`s7` tell programs apart also for the colour-blind (hues after Okabe and Ito, 2008, with
+/// `s0`..`s7` keep programs apart also for the colour-blind (hues after Okabe and Ito, 2008, with
 /// lightness changed for a contrast of at least 3:1 on the page); `r0`..`r7` are a ramp of rising
 /// lightness for rows that have an order (part of matplotlib's plasma).
-const COLOURS: &[(&str, &str, &str)] = &[
+const PALETTE: &[(&str, &str, &str)] = &[
     ("page", "#ffffff", "#12151a"),
     ("raised", "#f6f7f9", "#1a1e25"),
     ("ink", "#1c2128", "#e6e9ee"),
@@ -44,17 +44,12 @@ const COLOURS: &[(&str, &str, &str)] = &[
 /// Style of charts, on the page and in SVG files.
 const CHART_STYLE: &str = include_str!("chart.css");
 
-/// Which of the two sets of colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shade {
-    Light,
-    Dark,
-}
-
 /// The page's custom properties: light, dark where the system or the reader wants it, and light
 /// again on paper.
 pub(super) fn page_style() -> String {
-    let (light, dark) = (properties(Shade::Light), properties(Shade::Dark));
+    let property = |(name, value): (&str, &str)| format!("--{name}:{value};");
+    let light: String = PALETTE.iter().map(|c| property((c.0, c.1))).collect();
+    let dark: String = PALETTE.iter().map(|c| property((c.0, c.2))).collect();
     format!(
         ":root{{color-scheme:light;{light}}}\n\
          @media (prefers-color-scheme:dark){{:root{{color-scheme:dark;{dark}}}}}\n\
@@ -68,42 +63,26 @@ pub(super) fn page_style() -> String {
 /// The style of an SVG file, with plain colours: not every program that shows SVG knows custom
 /// properties.
 pub(super) fn file_style() -> String {
-    let light = substituted(CHART_STYLE, Shade::Light);
-    let dark = substituted(CHART_STYLE, Shade::Dark);
+    let (mut light, mut dark) = (CHART_STYLE.to_owned(), CHART_STYLE.to_owned());
+    for (name, of_light, of_dark) in PALETTE {
+        let property = format!("var(--{name})");
+        light = light.replace(&property, of_light);
+        dark = dark.replace(&property, of_dark);
+    }
     format!("{light}\n@media (prefers-color-scheme:dark){{\n{dark}}}\n")
 }
 
-fn properties(shade: Shade) -> String {
-    COLOURS
-        .iter()
-        .map(|colour| format!("--{}:{};", colour.0, pick(colour, shade)))
-        .collect()
-}
-
-fn substituted(style: &str, shade: Shade) -> String {
-    COLOURS.iter().fold(style.to_owned(), |style, colour| {
-        style.replace(&format!("var(--{})", colour.0), pick(colour, shade))
-    })
-}
-
-fn pick(colour: &(&str, &'static str, &'static str), shade: Shade) -> &'static str {
-    match shade {
-        Shade::Light => colour.1,
-        Shade::Dark => colour.2,
-    }
-}
-
-/// The number of each program's look, the same in every experiment of a report. longhaul's is always
+/// The number of each program's style, the same in every experiment of a report. longhaul's is always
 /// the first; programs that never meet in one experiment may share a number.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Palette {
     numbers: BTreeMap<String, usize>,
 }
 
 impl Palette {
     /// Gives every program of `loaded` a number.
-    pub(super) fn of(loaded: &[Loaded]) -> Self {
-        let programs = |one: &Loaded| -> Vec<String> {
+    pub(super) fn of(loaded: &[LoadedResults]) -> Self {
+        let programs = |one: &LoadedResults| -> Vec<String> {
             one.results
                 .programs
                 .iter()
@@ -112,16 +91,14 @@ impl Palette {
         };
         let experiments: Vec<Vec<String>> = loaded.iter().map(programs).collect();
         let mut keys: Vec<&String> = experiments.iter().flatten().collect();
-        // Stable: others keep the order in which they first occur.
+        // A stable sort: others keep the order in which they first occur.
         keys.sort_by_key(|key| *key != "longhaul");
         let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
         for key in keys {
             if !numbers.contains_key(key) {
-                let met = experiments
-                    .iter()
-                    .filter(|programs| programs.contains(key))
-                    .flatten();
+                let met = experiments.iter().filter(|programs| programs.contains(key));
                 let taken: Vec<usize> = met
+                    .flatten()
                     .filter_map(|other| numbers.get(other).copied())
                     .collect();
                 let free = (0..).find(|number| !taken.contains(number)).unwrap_or(0);
@@ -133,13 +110,13 @@ impl Palette {
 
     /// The CSS class of a program's colour.
     pub(super) fn colour(&self, key: &str) -> String {
-        format!("s{}", self.number(key) % SERIES)
+        format!("s{}", self.number(key) % COLOURS)
     }
 
     /// The number of a program's marker; programs that share a colour differ in it.
     pub(super) fn marker(&self, key: &str) -> usize {
         let number = self.number(key);
-        number + number / SERIES
+        number + number / COLOURS
     }
 
     fn number(&self, key: &str) -> usize {
@@ -147,87 +124,66 @@ impl Palette {
     }
 }
 
-/// The step of the ramp for row `index` of `rows`: the whole ramp is used.
-pub(super) fn ramp(index: usize, rows: usize) -> usize {
-    let steps = SERIES - 1;
-    match rows {
+/// The CSS class for row `index` of `rows`: the whole ramp is used.
+pub(super) fn ramp(index: usize, rows: usize) -> String {
+    let step = match rows {
         0 | 1 => 0,
-        _ => (index * steps + (rows - 1) / 2) / (rows - 1) % SERIES,
-    }
+        _ => (index * (COLOURS - 1) + (rows - 1) / 2) / (rows - 1) % COLOURS,
+    };
+    format!("r{step}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::samples;
     use super::*;
-    use crate::experiment::results::Program;
-
-    #[test]
-    fn a_files_style_needs_no_custom_properties() {
-        assert!(!file_style().contains("var("));
-        assert!(page_style().contains("--s0:#0064b0"));
-    }
+    use crate::experiment::results::ComparedProgram;
 
     #[test]
     fn colours_stand_out_from_the_page() {
-        let page = COLOURS[0];
-        for colour in COLOURS.iter().filter(|colour| {
-            let numbered = colour.0.starts_with(['s', 'r']) && colour.0.len() == 2;
-            numbered || ["ink", "muted", "accent", "warn", "paper"].contains(&colour.0)
-        }) {
-            for (ground, value) in [(page.1, colour.1), (page.2, colour.2)] {
-                let contrast = contrast(ground, value);
-                assert!(
-                    contrast >= 3.0,
-                    "{}: {value} on {ground}: {contrast:.2}",
-                    colour.0
-                );
+        assert!(!file_style().contains("var(") && page_style().contains("--s0:#0064b0"));
+        let page = PALETTE[0];
+        for (name, light, dark) in PALETTE {
+            let numbered = name.starts_with(['s', 'r']) && name.len() == 2;
+            if numbered || ["ink", "muted", "accent", "warn", "paper"].contains(name) {
+                for contrast in [contrast(page.1, light), contrast(page.2, dark)] {
+                    assert!(contrast >= 3.0, "{name}: {contrast:.2}");
+                }
             }
         }
     }
 
     #[test]
     fn the_ramp_is_used_from_end_to_end() {
-        let steps: Vec<usize> = (0..7).map(|index| ramp(index, 7)).collect();
-        assert_eq!((steps[0], steps[6]), (0, 7));
+        let steps: Vec<String> = (0..7).map(|index| ramp(index, 7)).collect();
+        assert_eq!((&*steps[0], &*steps[6], &*ramp(0, 1)), ("r0", "r7", "r0"));
         assert!(steps.windows(2).all(|pair| pair[0] < pair[1]));
-        assert_eq!(ramp(0, 1), 0);
-        assert!((0..40).all(|index| ramp(index, 40) < SERIES));
     }
 
     #[test]
     fn longhaul_is_first_and_programs_that_meet_look_different() {
         let experiment = |keys: &[&str]| {
             let mut results = samples::two_by_two();
-            let program = results.programs[0].clone();
-            results.programs = keys
-                .iter()
-                .map(|key| Program {
-                    key: (*key).to_owned(),
-                    ..program.clone()
-                })
-                .collect();
-            Loaded::new(keys.concat(), results)
+            let named = |key: &&str| ComparedProgram {
+                key: (*key).to_owned(),
+                ..samples::two_by_two().programs[0].clone()
+            };
+            results.programs = keys.iter().map(named).collect();
+            LoadedResults::new(keys.concat(), results)
         };
         let many: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let loaded = [
-            experiment(&["globus", "longhaul"]),
-            experiment(&["ping"]),
-            experiment(&many),
-        ];
+        let loaded = [&["globus", "longhaul"][..], &["ping"], &many].map(experiment);
         let palette = Palette::of(&loaded);
+        let number = |key| palette.number(key);
         assert_eq!(
-            (palette.number("longhaul"), palette.number("globus")),
-            (0, 1)
+            (number("longhaul"), number("globus"), number("ping")),
+            (0, 1, 0)
         );
-        assert_eq!(palette.number("ping"), 0);
-        let mut looks: Vec<(String, usize)> = many
+        let looks: std::collections::BTreeSet<_> = many
             .iter()
-            .map(|key| (palette.colour(key), palette.marker(key) % SERIES))
+            .map(|key| (palette.colour(key), palette.marker(key) % COLOURS))
             .collect();
-        looks.sort();
-        looks.dedup();
         assert_eq!(looks.len(), many.len());
     }
 
@@ -240,10 +196,9 @@ mod tests {
     fn luminance(colour: &str) -> f64 {
         let part = |from: usize| {
             let share = f64::from(u8::from_str_radix(&colour[from..from + 2], 16).unwrap()) / 255.0;
-            if share <= 0.04045 {
-                share / 12.92
-            } else {
-                ((share + 0.055) / 1.055).powf(2.4)
+            match share <= 0.04045 {
+                true => share / 12.92,
+                false => ((share + 0.055) / 1.055).powf(2.4),
             }
         };
         0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)

@@ -1,9 +1,9 @@
 //! `longhaul lab sim`: simulated TCP connections over a bottleneck, as a table.
 //!
 //! [`run`] simulates one network for each number of parallel connections that was asked for and
-//! returns what each of them did, or one transfer that finds the number by itself ([`Tuned`]). An
-//! experiment of kind `sim` has a `simulation` table, which is a [`SimShorthand`] (`flows =
-//! "{connections}"`), and takes its [`Measure`]s from its only point.
+//! returns what each of them did, or one transfer that finds the number by itself ([`StreamFinder`]). An
+//! experiment of kind `sim` has a `simulation` table, which holds the command's options (`flows =
+//! "{connections}"`), and takes its [`SimMeasure`]s from its only point. [`ns2`] has results to compare with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,21 +12,16 @@ use sim::transfer::InitialStreams;
 
 use crate::LabError;
 
-pub mod mode_reference;
+pub mod ns2;
+mod options;
 mod outcome;
 mod point;
-pub mod reference;
 mod report;
 mod request;
-mod setting;
-mod shorthand;
-mod tuned;
 
-pub use outcome::{Measure, SimChunk, SimPoint};
+pub use outcome::{SimChunk, SimMeasure, SimPoint};
 pub use report::SimReport;
-pub use request::{Flows, SimRequest, Tuned};
-pub use setting::Setting;
-pub use shorthand::SimShorthand;
+pub use request::{FlowCounts, SimRequest, StreamFinder};
 
 /// Simulates what was asked for, for each number of connections.
 ///
@@ -35,16 +30,16 @@ pub use shorthand::SimShorthand;
 pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
     request.check()?;
     let points = match &request.flows {
-        Flows::Counts(counts) => {
+        FlowCounts::Each(counts) => {
             let fixed: Vec<InitialStreams> =
                 counts.iter().copied().map(InitialStreams::Fixed).collect();
             points(request, &fixed)
         }
-        Flows::Auto => points(request, &[InitialStreams::Automatic]),
-        Flows::Tuned(tuned) => vec![tuned::simulate(request, *tuned)?],
+        FlowCounts::Auto => points(request, &[InitialStreams::Automatic]),
+        FlowCounts::Found(finder) => vec![point::chunked(request, *finder)?],
     };
     Ok(SimReport {
-        setting: Setting::of(request),
+        request: request.clone(),
         points,
     })
 }
@@ -52,27 +47,27 @@ pub fn run(request: &SimRequest) -> Result<SimReport, LabError> {
 /// A point for each number of connections, simulated beside each other on all processors.
 fn points(request: &SimRequest, counts: &[InitialStreams]) -> Vec<SimPoint> {
     let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut done = Vec::new();
-        loop {
+    // A worker takes the next number when it is free: large numbers take much longer than small ones.
+    let worker = || -> Vec<(usize, SimPoint)> {
+        let places = std::iter::from_fn(|| {
             let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(streams) = counts.get(place) else {
-                return done;
-            };
-            done.push((place, point::simulate(request, *streams)));
-        }
+            counts.get(place).map(|streams| (place, *streams))
+        });
+        places
+            .map(|(place, streams)| (place, point::simulate(request, streams)))
+            .collect()
     };
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let mut points = thread::scope(|scope| {
-        let helpers: Vec<_> = (1..processors.min(counts.len()))
-            .map(|_| scope.spawn(worker))
-            .collect();
+        let helpers = 1..processors.min(counts.len());
+        let helpers: Vec<_> = helpers.map(|_| scope.spawn(worker)).collect();
         let mut points = worker();
         for helper in helpers {
-            match helper.join() {
-                Ok(more) => points.extend(more),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
+            points.extend(
+                helper
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            );
         }
         points
     });

@@ -58,76 +58,50 @@ pub struct SimChunk {
 }
 
 /// Measure that an experiment takes from a simulation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Measure {
-    /// `goodput`: payload that arrived in order, Mbit/s.
-    Goodput,
-    /// `mean_rtt`: mean round trip, milliseconds.
-    MeanRtt,
-    /// `streams`: connections at the end.
-    Streams,
-    /// `end_goodput`: of the last chunk that was not just what was left, Mbit/s.
-    EndGoodput,
-    /// `end_queueing`: mean wait of its packets in the bottleneck's queue, milliseconds.
-    EndQueueing,
-    /// `settled`: when the number of connections had been found, seconds.
-    Settled,
+#[derive(Debug, Clone, Copy)]
+pub struct SimMeasure {
+    /// The name in an experiment's file.
+    pub name: &'static str,
+    /// `Mbit/s`, `ms`, `s`, or empty.
+    pub unit: &'static str,
+    value: fn(&SimPoint) -> Option<f64>,
 }
 
-impl Measure {
-    /// The measure of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|m| m.name() == name)
-    }
-
-    /// All of them.
+impl SimMeasure {
+    /// All of them. `end_goodput` and `end_queueing` (mean wait of a packet in the bottleneck's queue) are of
+    /// the last chunk that was not just what was left; `settled` is when the number of connections had
+    /// been found.
     pub const ALL: [Self; 6] = [
-        Self::Goodput,
-        Self::MeanRtt,
-        Self::Streams,
-        Self::EndGoodput,
-        Self::EndQueueing,
-        Self::Settled,
+        Self::new("goodput", "Mbit/s", |point| Some(point.goodput_mbps)),
+        Self::new("mean_rtt", "ms", |point| point.mean_rtt_ms),
+        Self::new("streams", "", |point| Some(point.flows.into())),
+        Self::new("end_goodput", "Mbit/s", |point| {
+            Some(point.end.as_ref()?.goodput_mbps)
+        }),
+        Self::new("end_queueing", "ms", |point| {
+            Some(point.end.as_ref()?.queueing_ms)
+        }),
+        Self::new("settled", "s", |point| {
+            let first = point.chunks.iter().position(|chunk| chunk.settled)?;
+            Some(point.chunks.get(first.checked_sub(1)?)?.time)
+        }),
     ];
 
-    /// The name in an experiment's file.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Goodput => "goodput",
-            Self::MeanRtt => "mean_rtt",
-            Self::Streams => "streams",
-            Self::EndGoodput => "end_goodput",
-            Self::EndQueueing => "end_queueing",
-            Self::Settled => "settled",
-        }
+    const fn new(
+        name: &'static str,
+        unit: &'static str,
+        value: fn(&SimPoint) -> Option<f64>,
+    ) -> Self {
+        Self { name, unit, value }
+    }
+
+    /// The measure of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|measure| measure.name == name)
     }
 
     /// Its value at `point`; `None`: nothing arrived, or the number of connections was not to be found.
     pub fn of(self, point: &SimPoint) -> Option<f64> {
-        match self {
-            Self::Goodput => Some(point.goodput_mbps),
-            Self::MeanRtt => point.mean_rtt_ms,
-            Self::Streams => Some(point.flows.into()),
-            Self::EndGoodput => point.end.as_ref().map(|end| end.goodput_mbps),
-            Self::EndQueueing => point.end.as_ref().map(|end| end.queueing_ms),
-            Self::Settled => settled(&point.chunks),
-        }
+        (self.value)(point)
     }
-
-    /// `Mbit/s`, `ms`, `s`, or empty.
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Goodput | Self::EndGoodput => "Mbit/s",
-            Self::MeanRtt | Self::EndQueueing => "ms",
-            Self::Streams => "",
-            Self::Settled => "s",
-        }
-    }
-}
-
-/// When the number of connections had been found, seconds; `None`: it never was.
-fn settled(chunks: &[SimChunk]) -> Option<f64> {
-    let first = chunks.iter().position(|chunk| chunk.settled)?;
-    let before = first.checked_sub(1)?;
-    chunks.get(before).map(|chunk| chunk.time)
 }

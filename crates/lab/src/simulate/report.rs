@@ -1,93 +1,192 @@
 //! Report of simulations, as text for people, CSV, and JSON.
 
-use std::fmt::Write;
+use std::time::Duration;
 
-use serde::Serialize;
+use sim::link::{Loss, Queue};
+use sim::tcp::CongestionAlgorithm;
+use tune::streams::chunked::{ChunkParameters, ChunkTuningMode, Optimum, RttCommands};
+use units::Rate;
 
 use super::outcome::{SimChunk, SimPoint};
-use super::setting::Setting;
-use crate::quoting::csv_values;
+use super::request::{SimRequest, StreamFinder};
 
-/// Simulations of one setting, one for each number of connections.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Simulations of one request, one for each number of connections.
+#[derive(Debug, Clone)]
 pub struct SimReport {
-    /// The setting that was simulated.
-    pub setting: Setting,
+    /// The simulation that was asked for.
+    pub request: SimRequest,
     /// The outcomes, in the order that was asked for.
     pub points: Vec<SimPoint>,
 }
 
+/// A column of a table: its name in CSV, its name and unit for people, its width, and its values in both.
+struct TableColumn<T> {
+    csv: &'static str,
+    name: &'static str,
+    unit: &'static str,
+    width: usize,
+    exact: fn(&T) -> String,
+    shown: fn(&T) -> String,
+}
+
+const fn column<T>(
+    (csv, name, unit): (&'static str, &'static str, &'static str),
+    width: usize,
+    exact: fn(&T) -> String,
+    shown: fn(&T) -> String,
+) -> TableColumn<T> {
+    TableColumn {
+        csv,
+        name,
+        unit,
+        width,
+        exact,
+        shown,
+    }
+}
+
+fn decimals(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// Columns of the table of points, but for the seconds of a file and the limiter.
+const POINTS: [TableColumn<SimPoint>; 8] = {
+    let goodput: fn(&SimPoint) -> String = |p| decimals(p.goodput_mbps);
+    let flows: fn(&SimPoint) -> String = |p| p.flows.to_string();
+    let drops: fn(&SimPoint) -> String = |p| p.drops.to_string();
+    let losses: fn(&SimPoint) -> String = |p| p.losses.to_string();
+    let again: fn(&SimPoint) -> String = |p| p.retransmits.to_string();
+    let timeouts: fn(&SimPoint) -> String = |p| p.timeouts.to_string();
+    let fairness: fn(&SimPoint) -> String = |p| decimals(p.fairness);
+    [
+        column(("connections", "N", ""), 4, flows, flows),
+        column(("goodput_mbps", "goodput", "Mbit/s"), 9, goodput, goodput),
+        column(
+            ("mean_rtt_ms", "mean RTT", "ms"),
+            8,
+            |p| p.mean_rtt_ms.map(decimals).unwrap_or_default(),
+            |p| {
+                p.mean_rtt_ms
+                    .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"))
+            },
+        ),
+        column(("drops", "drops", ""), 7, drops, drops),
+        column(("losses", "lost", ""), 7, losses, losses),
+        column(("retransmits", "sent again", ""), 10, again, again),
+        column(("timeouts", "timeouts", ""), 8, timeouts, timeouts),
+        column(("jain", "fairness", ""), 8, fairness, fairness),
+    ]
+};
+
+/// Columns of the table of chunks; those without a width are in CSV only.
+const CHUNKS: [TableColumn<SimChunk>; 8] = {
+    let streams: fn(&SimChunk) -> String = |c| c.streams.to_string();
+    let goodput: fn(&SimChunk) -> String = |c| decimals(c.goodput_mbps);
+    [
+        column(
+            ("time", "time", "s"),
+            8,
+            |c| decimals(c.time),
+            |c| format!("{:.1}", c.time),
+        ),
+        column(
+            ("seconds", "took", "s"),
+            7,
+            |c| decimals(c.seconds),
+            |c| format!("{:.2}", c.seconds),
+        ),
+        column(("streams", "N", ""), 4, streams, streams),
+        column(
+            ("bytes", "", ""),
+            0,
+            |c| c.bytes.to_string(),
+            |_| String::new(),
+        ),
+        column(("goodput_mbps", "goodput", "Mbit/s"), 9, goodput, goodput),
+        column(
+            ("rtt_ms", "R", "ms"),
+            8,
+            |c| decimals(c.rtt_ms),
+            |c| format!("{:.1}", c.rtt_ms),
+        ),
+        column(
+            ("queueing_ms", "queueing", "ms"),
+            8,
+            |c| decimals(c.queueing_ms),
+            |c| format!("{:.1}", c.queueing_ms),
+        ),
+        column(
+            ("settled", "", ""),
+            0,
+            |c| c.settled.to_string(),
+            |_| String::new(),
+        ),
+    ]
+};
+
+/// One line for people.
+fn line<T>(columns: &[TableColumn<T>], text: impl Fn(&TableColumn<T>) -> String) -> String {
+    let shown = columns.iter().filter(|column| column.width > 0);
+    let fields = shown.map(|column| format!("{:>1$}", text(column), column.width));
+    fields.collect::<Vec<_>>().join("  ")
+}
+
 impl SimReport {
-    /// The setting and a table.
+    /// The request and a table.
     pub fn to_text(&self) -> String {
-        let transfer = self.setting.file_bytes.is_some();
-        let mut text = self.setting.to_text();
-        let _ = write!(
-            text,
-            "\n{:>4}  {:>9}  {:>8}  {:>7}  {:>7}  {:>10}  {:>8}  {:>8}",
-            "N", "goodput", "mean RTT", "drops", "lost", "sent again", "timeouts", "fairness"
+        let transfer = self.request.file().is_some();
+        let seconds = if transfer { "   seconds" } else { "" };
+        let mut text = describe(&self.request);
+        text += &format!(
+            "\n{}{seconds}  limited by\n",
+            line(&POINTS, |c| c.name.to_owned())
         );
-        text.push_str(if transfer {
-            "   seconds  limited by\n"
-        } else {
-            "  limited by\n"
-        });
-        let _ = writeln!(text, "{:>4}  {:>9}  {:>8}", "", "Mbit/s", "ms");
-        for p in &self.points {
-            let rtt = p
-                .mean_rtt_ms
-                .map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
-            let _ = write!(
-                text,
-                "{:>4}  {:>9.3}  {:>8}  {:>7}  {:>7}  {:>10}  {:>8}  {:>8.3}",
-                p.flows,
-                p.goodput_mbps,
-                rtt,
-                p.drops,
-                p.losses,
-                p.retransmits,
-                p.timeouts,
-                p.fairness
-            );
-            if transfer {
-                let seconds = p
-                    .seconds
-                    .map_or_else(|| "not done".to_owned(), |s| format!("{s:.3}"));
-                let _ = write!(text, "  {seconds:>8}");
-            }
-            let _ = writeln!(text, "  {}", p.limited_by);
+        text += &format!("{}\n", line(&POINTS[..3], |c| c.unit.to_owned()).trim_end());
+        for point in &self.points {
+            let done = point
+                .seconds
+                .map_or_else(|| "not done".to_owned(), decimals);
+            let done = if transfer {
+                format!("  {done:>8}")
+            } else {
+                String::new()
+            };
+            let numbers = line(&POINTS, |column| (column.shown)(point));
+            text += &format!("{numbers}{done}  {}\n", point.limited_by);
         }
-        for p in self.points.iter().filter(|p| !p.chunks.is_empty()) {
-            text.push_str(&chunk_table(&p.chunks));
+        for point in self.points.iter().filter(|point| !point.chunks.is_empty()) {
+            text += &format!("\n{}\n", line(&CHUNKS, |c| c.name.to_owned()));
+            text += &format!("{}\n", line(&CHUNKS, |c| c.unit.to_owned()));
+            for chunk in &point.chunks {
+                let numbers = line(&CHUNKS, |column| (column.shown)(chunk));
+                text += &format!("{numbers}  {}\n", chunk.reason);
+            }
         }
         text
     }
 
     /// One line a point, or of a file in chunks a chunk, under a line of names; no quoting is needed.
     pub fn to_csv(&self) -> String {
-        if let Some(point) = self.points.iter().find(|p| !p.chunks.is_empty()) {
-            return chunk_csv(&point.chunks, self.setting.seed);
+        let seed = self.request.seed;
+        if let Some(point) = self.points.iter().find(|point| !point.chunks.is_empty()) {
+            let names: Vec<_> = CHUNKS.iter().map(|column| column.csv).collect();
+            let mut csv = format!("{},seed\n", names.join(","));
+            for chunk in &point.chunks {
+                let values: Vec<_> = CHUNKS.iter().map(|column| (column.exact)(chunk)).collect();
+                csv += &format!("{},{seed}\n", values.join(","));
+            }
+            return csv;
         }
-        let mut csv = String::from(
-            "connections,goodput_mbps,mean_rtt_ms,drops,losses,retransmits,timeouts,jain,seconds,\
-             limited_by,seed\n",
-        );
-        for p in &self.points {
-            let values = [
-                p.flows.to_string(),
-                decimals(p.goodput_mbps),
-                p.mean_rtt_ms.map(decimals).unwrap_or_default(),
-                p.drops.to_string(),
-                p.losses.to_string(),
-                p.retransmits.to_string(),
-                p.timeouts.to_string(),
-                decimals(p.fairness),
-                p.seconds.map(decimals).unwrap_or_default(),
-                p.limited_by.to_string(),
-                self.setting.seed.to_string(),
-            ];
-            csv += &csv_values(values.into_iter());
-            csv.push('\n');
+        let names: Vec<_> = POINTS.iter().map(|column| column.csv).collect();
+        let mut csv = format!("{},seconds,limited_by,seed\n", names.join(","));
+        for point in &self.points {
+            let values: Vec<_> = POINTS.iter().map(|column| (column.exact)(point)).collect();
+            let seconds = point.seconds.map(decimals).unwrap_or_default();
+            csv += &format!(
+                "{},{seconds},{},{seed}\n",
+                values.join(","),
+                point.limited_by
+            );
         }
         csv
     }
@@ -98,59 +197,152 @@ impl SimReport {
         reason = "numbers, strings and structs always have a JSON form"
     )]
     pub fn to_json(&self) -> String {
-        let mut json = serde_json::to_string_pretty(self).expect("a report has a JSON form");
-        json.push('\n');
-        json
+        let report = serde_json::json!({"setting": setting(&self.request), "points": self.points});
+        let json = serde_json::to_string_pretty(&report).expect("a report has a JSON form");
+        json + "\n"
     }
 }
 
-/// A line a chunk, for people.
-fn chunk_table(chunks: &[SimChunk]) -> String {
+/// The request in plain numbers.
+fn setting(request: &SimRequest) -> serde_json::Value {
+    let file = request.file();
+    let mut setting = serde_json::json!({
+        "rate_bps": request.rate.as_bits_per_second(),
+        "delay_ms": milliseconds(request.delay),
+        "access_delay_ms": milliseconds(request.access_delay),
+        "access_rate_bps": request.access_rate.as_bits_per_second(),
+        "base_rtt_ms": milliseconds(request.base_rtt()),
+        "queue": queue(request.queue),
+        "loss": loss(request.loss),
+        "window_bytes": request.window,
+        "congestion": congestion(request.congestion),
+        "initial_window": request.effective_initial_window(),
+        "delayed_ack": request.delayed_ack,
+        "packet_bytes": request.packet,
+        "duration_s": request.duration.as_secs_f64(),
+        "warm_up_s": file.is_none().then_some(request.warm_up.as_secs_f64()),
+        "file_bytes": file,
+        "cross_traffic_bps": request.cross_traffic.map_or(0, Rate::as_bits_per_second),
+        "jitter_us": request.jitter.as_secs_f64() * 1e6,
+        "seed": request.seed,
+    });
+    if let Some(finder) = request.finder() {
+        setting["tuned"] = describe_finder(finder, &request.autopar).into();
+    }
+    setting
+}
+
+/// Two or three lines for people.
+fn describe(request: &SimRequest) -> String {
+    let megabits = |rate: Rate| rate.as_bits_per_second() as f64 / 1e6;
     let mut text = format!(
-        "\n{:>8}  {:>7}  {:>4}  {:>9}  {:>8}  {:>8}\n{:>8}  {:>7}  {:>4}  {:>9}  {:>8}  {:>8}\n",
-        "time", "took", "N", "goodput", "R", "queueing", "s", "s", "", "Mbit/s", "ms", "ms"
+        "{} Mbit/s, {} ms round trip without queues, queue {}, loss {}",
+        megabits(request.rate),
+        milliseconds(request.base_rtt()),
+        queue(request.queue),
+        loss(request.loss),
     );
-    for c in chunks {
-        let _ = writeln!(
-            text,
-            "{:>8.1}  {:>7.2}  {:>4}  {:>9.3}  {:>8.1}  {:>8.1}  {}",
-            c.time, c.seconds, c.streams, c.goodput_mbps, c.rtt_ms, c.queueing_ms, c.reason
-        );
+    if let Some(rate) = request.cross_traffic {
+        text += &format!(", cross traffic {} Mbit/s", megabits(rate));
+    }
+    text += &format!(
+        "\n{}, initial window {}, {} KiB buffers, {}-byte packets, {}",
+        congestion(request.congestion),
+        request.effective_initial_window(),
+        request.window as f64 / 1024.0,
+        request.packet,
+        if request.delayed_ack {
+            "delayed ACKs"
+        } else {
+            "an ACK per packet"
+        },
+    );
+    if !request.jitter.is_zero() {
+        let jitter = request.jitter.as_secs_f64() * 1e6;
+        text += &format!(", up to {jitter} us in the sending host");
+    }
+    let (duration, warm_up) = (
+        request.duration.as_secs_f64(),
+        request.warm_up.as_secs_f64(),
+    );
+    text += &match request.file() {
+        Some(bytes) => format!("; file of {bytes} bytes, at most {duration} s"),
+        None => format!("; {duration} s measured after {warm_up} s"),
+    };
+    text += &format!("; seed {}\n", request.seed);
+    if let Some(finder) = request.finder() {
+        text += &format!("{}\n", describe_finder(finder, &request.autopar));
     }
     text
 }
 
-/// A value of a table, to three decimal places.
-fn decimals(value: f64) -> String {
-    format!("{value:.3}")
+/// How the number of connections is found, in words, with the parameters that it uses.
+fn describe_finder(finder: StreamFinder, p: &ChunkParameters) -> String {
+    let text = format!(
+        "{}: N0 {}, at most {}",
+        finder.name(),
+        p.initial_streams,
+        p.max_streams
+    );
+    let StreamFinder::Mode(mode) = finder else {
+        return text;
+    };
+    let steps = match mode {
+        ChunkTuningMode::Aimd => format!("alpha {}, beta {}", p.alpha, p.beta),
+        ChunkTuningMode::Mi | ChunkTuningMode::MiPlus => format!("gamma {}", p.gamma),
+    };
+    let round_trips = match p.rtt_commands {
+        RttCommands::DuringChunks => "while data flows",
+        RttCommands::BetweenChunks => "between chunks",
+    };
+    let optimum = match (mode, p.optimum) {
+        (ChunkTuningMode::MiPlus, Optimum::BothTerms) => ", optimum of both terms",
+        (ChunkTuningMode::MiPlus, Optimum::SecondTerm) => ", optimum of the second term",
+        _ => "",
+    };
+    let (eta, delta, rho) = (p.eta, p.delta.as_secs_f64(), p.rho);
+    format!(
+        "{text}, eta {eta}, {steps}, delta {delta} s, rho {rho}, round trips {round_trips}{optimum}"
+    )
 }
 
-/// A line a chunk, comma-separated under a line of names.
-fn chunk_csv(chunks: &[SimChunk], seed: u64) -> String {
-    let mut csv =
-        String::from("time,seconds,streams,bytes,goodput_mbps,rtt_ms,queueing_ms,settled,seed\n");
-    for c in chunks {
-        let values = [
-            decimals(c.time),
-            decimals(c.seconds),
-            c.streams.to_string(),
-            c.bytes.to_string(),
-            decimals(c.goodput_mbps),
-            decimals(c.rtt_ms),
-            decimals(c.queueing_ms),
-            c.settled.to_string(),
-            seed.to_string(),
-        ];
-        csv += &csv_values(values.into_iter());
-        csv.push('\n');
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+const fn congestion(congestion: CongestionAlgorithm) -> &'static str {
+    match congestion {
+        CongestionAlgorithm::NewReno => "newreno",
+        CongestionAlgorithm::Cubic => "cubic",
     }
-    csv
+}
+
+fn queue(queue: Queue) -> String {
+    match queue {
+        Queue::Unlimited => "unlimited".to_owned(),
+        Queue::Packets(n) => format!("{n} packets"),
+        Queue::Bytes(n) => format!("{n} bytes"),
+    }
+}
+
+fn loss(loss: Loss) -> String {
+    match loss {
+        Loss::Never => "none".to_owned(),
+        Loss::Independent(p) => format!("{}%", p * 100.0),
+        Loss::Bursty {
+            to_bad,
+            to_good,
+            in_good,
+            in_bad,
+        } => format!(
+            "bursty (to bad {to_bad}, to good {to_good}, in good {in_good}, in bad {in_bad})"
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::SimRequest;
 
     fn point(flows: u32) -> SimPoint {
         SimPoint {
@@ -169,62 +361,75 @@ mod tests {
         }
     }
 
-    fn report(request: &SimRequest, points: Vec<SimPoint>) -> SimReport {
-        SimReport {
-            setting: Setting::of(request),
-            points,
-        }
+    fn report(request: SimRequest, points: Vec<SimPoint>) -> SimReport {
+        SimReport { request, points }
     }
 
     #[test]
-    fn a_line_a_point() {
-        let text = report(&SimRequest::default(), vec![point(4), point(64)]).to_text();
-        let lines: Vec<Vec<&str>> = text
-            .lines()
-            .map(|line| line.split_whitespace().collect())
-            .collect();
-        assert_eq!(lines.len(), 7, "{text}");
-        let values = "85.125 24.17 1 2 3 4 0.500 receive window";
-        assert_eq!(lines[5].join(" "), format!("4 {values}"));
-        assert_eq!(lines[6].join(" "), format!("64 {values}"));
+    fn a_point_has_a_line_in_every_format() {
+        let nothing = SimPoint {
+            mean_rtt_ms: None,
+            ..point(64)
+        };
+        let report = report(SimRequest::default(), vec![point(4), nothing]);
+        let expected = "100 Mbit/s, 24 ms round trip without queues, queue 1000 packets, loss none\n\
+            newreno, initial window 2, 64 KiB buffers, 1500-byte packets, an ACK per packet; \
+            60 s measured after 20 s; seed 1\n\n   \
+            N    goodput  mean RTT    drops     lost  sent again  timeouts  fairness  limited by\n         \
+                  Mbit/s        ms\n   \
+            4     85.125     24.17        1        2           3         4     0.500  receive window\n  \
+            64     85.125         -        1        2           3         4     0.500  receive window\n";
+        assert_eq!(report.to_text(), expected);
+        let csv = report.to_csv();
+        let widths: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert_eq!(widths, [11, 11, 11], "{csv}");
+        assert!(
+            csv.contains("\n4,85.125,24.174,1,2,3,4,0.500,,receive window,1\n"),
+            "{csv}"
+        );
+        let json = report.to_json();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["setting"]["rate_bps"], 100_000_000);
+        assert_eq!(value["points"][0]["goodput_mbps"], 85.125);
+        assert!(json.ends_with("}\n"));
     }
 
     #[test]
-    fn a_transfer_says_when_it_was_done() {
+    fn a_file_says_when_it_was_done_and_unusual_settings_are_said() {
         let request = SimRequest {
-            bytes: Some(1),
+            loss: Loss::Independent(0.005),
+            queue: Queue::Bytes(12_500),
+            cross_traffic: Some(Rate::bits_per_second(20_500_000)),
+            delayed_ack: true,
+            jitter: Duration::from_micros(120),
+            bytes: Some(1_000_000),
+            seed: 9,
             ..SimRequest::default()
         };
         let done = SimPoint {
             seconds: Some(1.25),
             ..point(1)
         };
-        let text = report(&request, vec![done, point(2)]).to_text();
-        assert!(text.contains("0.500     1.250  receive window"), "{text}");
-        assert!(text.contains("0.500  not done  receive window"), "{text}");
+        let text = report(request, vec![done, point(2)]).to_text();
+        for part in [
+            "queue 12500 bytes, loss 0.5%, cross traffic 20.5 Mbit/s",
+            "delayed ACKs, up to 120 us in the sending host",
+            "file of 1000000 bytes, at most 60 s; seed 9",
+            "fairness   seconds  limited by",
+            "0.500     1.250  receive window",
+            "0.500  not done  receive window",
+        ] {
+            assert!(text.contains(part), "{part} not in {text}");
+        }
     }
 
     #[test]
-    fn csv_has_as_many_values_as_names() {
-        let nothing = SimPoint {
-            mean_rtt_ms: None,
-            ..point(2)
-        };
-        let csv = report(&SimRequest::default(), vec![point(1), nothing]).to_csv();
-        let widths: Vec<usize> = csv.lines().map(|l| l.split(',').count()).collect();
-        assert_eq!(widths, [11, 11, 11], "{csv}");
-        assert!(
-            csv.contains("\n1,85.125,24.174,1,2,3,4,0.500,,receive window,1\n"),
-            "{csv}"
-        );
-    }
-
-    #[test]
-    fn json_reads_back() {
-        let json = report(&SimRequest::default(), vec![point(1)]).to_json();
-        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(value["setting"]["rate_bps"], 100_000_000);
-        assert_eq!(value["points"][0]["goodput_mbps"], 85.125);
-        assert!(json.ends_with("}\n"));
+    fn a_finder_is_described_with_the_parameters_that_it_uses() {
+        let parameters = ChunkParameters::parse("rtt=between,optimum=second").unwrap();
+        let words = |name: &str| describe_finder(StreamFinder::named(name).unwrap(), &parameters);
+        assert_eq!(words("probe"), "probe: N0 1, at most 256");
+        let aimd = "alpha 2, beta 0.5, delta 10 s, rho 0.1, round trips between";
+        assert!(words("aimd").contains(aimd), "{}", words("aimd"));
+        assert!(words("mi+").ends_with("optimum of the second term"));
     }
 }

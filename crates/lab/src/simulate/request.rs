@@ -8,10 +8,11 @@ use sim::tcp::{CongestionAlgorithm, HEADERS};
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 use units::Rate;
 
+use super::options;
 use crate::LabError;
 
 /// Most parallel connections in one simulation.
-pub(super) const MOST_FLOWS: u32 = 1024;
+const MOST_FLOWS: u32 = 1024;
 /// MODE E block: the default of `longhaul cp --block`.
 pub(super) const BLOCK: usize = 1 << 20;
 /// Longest packet: what IPv4's length field can say.
@@ -22,12 +23,12 @@ const MOST_INITIAL_WINDOW: u32 = 1000;
 const LONGEST: Duration = Duration::from_secs(86_400);
 /// Longest one-way delay.
 const MOST_DELAY: Duration = Duration::from_secs(600);
-/// The file, if nobody says its size: the paper's 10 Gbyte.
+/// The file if no size is given: the paper's 10 Gbyte.
 pub(super) const FILE: u64 = 10_000_000_000;
 
-/// Who finds the number.
+/// The way in which the number of connections is found while a file is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tuned {
+pub enum StreamFinder {
     /// One of the paper's modes: `mi`, `mi+`, `aimd`.
     Mode(ChunkTuningMode),
     /// `probe`: longhaul's own, of chunks from a sender that it cannot look at.
@@ -36,13 +37,13 @@ pub enum Tuned {
 
 /// How many parallel connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Flows {
+pub enum FlowCounts {
     /// One simulation for each of these numbers, in this order; each 1 to 1024.
-    Counts(Vec<u32>),
+    Each(Vec<u32>),
     /// The number that longhaul opens by itself on this path (`tune::streams`).
     Auto,
     /// A number that is found while a file is transferred in chunks.
-    Tuned(Tuned),
+    Found(StreamFinder),
 }
 
 /// A simulation: N connections from a server to a client over two routers, and the path between
@@ -52,7 +53,7 @@ pub enum Flows {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimRequest {
     /// Parallel connections. Default: 1 to 64, each.
-    pub flows: Flows,
+    pub flows: FlowCounts,
     /// Bottleneck rate. Default: 100 Mbit/s.
     pub rate: Rate,
     /// One-way propagation delay of the bottleneck. Default: 10 ms.
@@ -69,7 +70,7 @@ pub struct SimRequest {
     /// Receiver's socket buffer of each connection, bytes of payload: no more is ever outstanding
     /// (rounded down to whole segments). The sender's buffer does not limit. Default: 64 KiB.
     pub window: u64,
-    /// Congestion control; recovery is by SACK in both. Default: NewReno.
+    /// CongestionAlgorithm control; recovery is by SACK in both. Default: NewReno.
     pub congestion: CongestionAlgorithm,
     /// Initial congestion window, segments. Default: ns-2's 2 for endless connections, and for a
     /// file the 10 of RFC 6928; a file in chunks has the former, as in the paper.
@@ -92,7 +93,7 @@ pub struct SimRequest {
     /// The sending host holds each packet back for a random time up to this, as ns-2's
     /// `overhead_`; order is kept. Default: none.
     pub jitter: Duration,
-    /// Parameters of [`Flows::Tuned`]. Default: the paper's.
+    /// ChunkParameters of [`FlowCounts::Found`]. Default: the paper's.
     pub autopar: ChunkParameters,
     /// Random events repeat with the same seed. Default: 1.
     pub seed: u64,
@@ -101,7 +102,7 @@ pub struct SimRequest {
 impl Default for SimRequest {
     fn default() -> Self {
         Self {
-            flows: Flows::Counts((1..=64).collect()),
+            flows: FlowCounts::Each((1..=64).collect()),
             rate: Rate::bits_per_second(100_000_000),
             delay: Duration::from_millis(10),
             access_delay: Duration::from_millis(1),
@@ -124,13 +125,13 @@ impl Default for SimRequest {
     }
 }
 
-impl Tuned {
+impl StreamFinder {
     /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
-        if name == "probe" {
-            return Some(Self::Probe);
+        match name {
+            "probe" => Some(Self::Probe),
+            mode => ChunkTuningMode::parse(mode).map(Self::Mode),
         }
-        ChunkTuningMode::parse(name).map(Self::Mode)
     }
 
     /// `mi`, `mi+`, `aimd`, `probe`.
@@ -150,23 +151,23 @@ impl SimRequest {
 
     /// The initial congestion window that is simulated, segments.
     pub fn effective_initial_window(&self) -> u32 {
-        let plain_file = self.bytes.is_some() && self.tuned().is_none();
+        let plain_file = self.bytes.is_some() && self.finder().is_none();
         let default = if plain_file { 10 } else { 2 };
         self.initial_window.unwrap_or(default)
     }
 
-    /// Who finds the number of connections, if it is found on the way.
-    pub fn tuned(&self) -> Option<Tuned> {
+    /// How the number of connections is found, if it is.
+    pub fn finder(&self) -> Option<StreamFinder> {
         match self.flows {
-            Flows::Tuned(tuned) => Some(tuned),
-            Flows::Counts(_) | Flows::Auto => None,
+            FlowCounts::Found(finder) => Some(finder),
+            FlowCounts::Each(_) | FlowCounts::Auto => None,
         }
     }
 
     /// Size of the file that is transferred, bytes: the paper's 10 Gbyte if the number of connections
     /// is to be found and no size is said. `None`: no file.
     pub fn file(&self) -> Option<u64> {
-        self.bytes.or(self.tuned().map(|_| FILE))
+        self.bytes.or(self.finder().map(|_| FILE))
     }
 
     /// Whether another seed can give another result: a file over an undisturbed path meets nothing
@@ -176,7 +177,7 @@ impl SimRequest {
         self.file().is_none() || disturbed || self.cross_traffic.is_some()
     }
 
-    /// Number that longhaul begins with when nobody says (`tune::streams`), on this path and for this file.
+    /// Number that longhaul begins with when none is given (`tune::streams`), on this path and for this file.
     pub fn automatic_flows(&self) -> u32 {
         let prior = tune::streams::prior_from_rtt(self.base_rtt(), self.bytes, BLOCK, u32::MAX);
         prior.streams.unwrap_or(1)
@@ -187,7 +188,9 @@ impl SimRequest {
     /// # Errors
     /// [`LabError::Usage`].
     pub fn check(&self) -> Result<(), LabError> {
-        let wrong = if self.rate.as_bits_per_second() == 0 {
+        let payload = u64::from(self.packet.saturating_sub(HEADERS));
+        let initial_window = self.initial_window.unwrap_or(1);
+        let why = if self.rate.as_bits_per_second() == 0 {
             "--rate: nothing gets through a bottleneck of rate 0"
         } else if self.access_rate.as_bits_per_second() == 0 {
             "--access-rate: nothing gets through an access link of rate 0"
@@ -195,12 +198,9 @@ impl SimRequest {
             "--packet: 41 to 65535 bytes, of which 40 are headers"
         } else if matches!(self.queue, Queue::Packets(0) | Queue::Bytes(0)) {
             "--queue: room for one packet at least, the one that is being sent"
-        } else if self.window < u64::from(self.packet - HEADERS) {
+        } else if self.window < payload {
             "--window: the socket buffer must hold one packet's payload"
-        } else if self
-            .initial_window
-            .is_some_and(|w| !(1..=MOST_INITIAL_WINDOW).contains(&w))
-        {
+        } else if !(1..=MOST_INITIAL_WINDOW).contains(&initial_window) {
             "--initial-window: 1 to 1000 segments"
         } else if self.duration.is_zero() || self.duration > LONGEST {
             "--time: more than nothing, and a day at most"
@@ -215,31 +215,11 @@ impl SimRequest {
         } else {
             return Ok(());
         };
-        Err(LabError::Usage(wrong.to_owned()))
+        Err(LabError::Usage(why.to_owned()))
     }
 }
 
-/// A congestion control by its name.
-pub(super) fn congestion_named(name: &str) -> Result<CongestionAlgorithm, LabError> {
-    [CongestionAlgorithm::NewReno, CongestionAlgorithm::Cubic]
-        .into_iter()
-        .find(|c| congestion_name(*c) == name)
-        .ok_or_else(|| {
-            LabError::Usage(format!(
-                "--cc: '{name}' is not simulated; there are newreno and cubic"
-            ))
-        })
-}
-
-/// The name in options and results.
-pub(super) const fn congestion_name(congestion: CongestionAlgorithm) -> &'static str {
-    match congestion {
-        CongestionAlgorithm::NewReno => "newreno",
-        CongestionAlgorithm::Cubic => "cubic",
-    }
-}
-
-impl FromStr for Flows {
+impl FromStr for FlowCounts {
     type Err = LabError;
 
     /// `auto`, `mi`, `mi+`, `aimd`, `probe`, a number, a range `1..64` (both ends included), or a list
@@ -248,70 +228,52 @@ impl FromStr for Flows {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        if let Some(tuned) = Tuned::named(text) {
-            return Ok(Self::Tuned(tuned));
+        if let Some(finder) = StreamFinder::named(text) {
+            return Ok(Self::Found(finder));
         }
-        let mut counts = Vec::new();
+        let number = |part: &str| {
+            let number = part.trim().parse().ok();
+            let number = number.filter(|n| (1..=MOST_FLOWS).contains(n));
+            number.ok_or_else(|| {
+                let why = format!(
+                    "'{text}' is not a number from 1 to {MOST_FLOWS}, a range such as 1..64, a list of \
+                     them, auto, mi, mi+, aimd, or probe"
+                );
+                options::refused("flows", why)
+            })
+        };
+        let mut counts: Vec<u32> = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once("..").unwrap_or((part, part));
-            let (first, last) = (count(first, text)?, count(last, text)?);
+            let (first, last) = (number(first)?, number(last)?);
             if first > last {
-                return Err(LabError::Usage(format!(
-                    "--flows: the range '{part}' runs backwards"
-                )));
+                return Err(options::refused(
+                    "flows",
+                    format!("the range '{part}' runs backwards"),
+                ));
             }
             counts.extend(first..=last);
         }
-        Ok(Self::Counts(counts))
+        Ok(Self::Each(counts))
     }
-}
-
-fn count(part: &str, whole: &str) -> Result<u32, LabError> {
-    part.trim()
-        .parse()
-        .ok()
-        .filter(|n| (1..=MOST_FLOWS).contains(n))
-        .ok_or_else(|| {
-            LabError::Usage(format!(
-                "--flows: '{whole}' is not a number from 1 to {MOST_FLOWS}, a range such as \
-                 1..64, a list of them, auto, mi, mi+, aimd, or probe"
-            ))
-        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn counts(text: &str) -> Vec<u32> {
-        match text.parse().unwrap() {
-            Flows::Counts(counts) => counts,
-            other => panic!("{text}: {other:?}"),
-        }
-    }
-
     #[test]
-    fn numbers_ranges_and_lists() {
-        assert_eq!(counts("4"), [4]);
-        assert_eq!(counts("1..3"), [1, 2, 3]);
-        assert_eq!(counts("1,8..9, 64"), [1, 8, 9, 64]);
-        assert_eq!("auto".parse::<Flows>().unwrap(), Flows::Auto);
-        assert_eq!(
-            "mi+".parse::<Flows>().unwrap(),
-            Flows::Tuned(Tuned::Mode(ChunkTuningMode::MiPlus))
-        );
-        assert_eq!(
-            "probe".parse::<Flows>().unwrap(),
-            Flows::Tuned(Tuned::Probe)
-        );
-    }
-
-    #[test]
-    fn nonsense_is_refused() {
+    fn numbers_ranges_lists_and_finders() {
+        let counts = |text: &str| text.parse::<FlowCounts>().unwrap();
+        assert_eq!(counts("1,8..9, 64"), FlowCounts::Each(vec![1, 8, 9, 64]));
+        assert_eq!(counts("auto"), FlowCounts::Auto);
+        let mode = StreamFinder::Mode(ChunkTuningMode::MiPlus);
+        assert_eq!(counts("mi+"), FlowCounts::Found(mode));
+        assert_eq!(counts("probe"), FlowCounts::Found(StreamFinder::Probe));
         for bad in [
             "", "0", "mi++", "1025", "4..2", "1..", "..", "1;2", "auto,1", "-1", "1.5",
         ] {
-            let error = bad.parse::<Flows>().unwrap_err();
+            let error = bad.parse::<FlowCounts>().unwrap_err();
             assert!(error.to_string().starts_with("--flows: "), "{bad}: {error}");
         }
     }

@@ -221,10 +221,8 @@ impl RunArgs {
         if !self.is_all() && self.budget.is_some() {
             return refused("--budget is for `lab run all`; one experiment has --repetitions");
         }
+        let mode = if self.full { Mode::Full } else { Mode::Quick };
         Ok(RunRequest {
-            name: self.name.clone(),
-            mode: if self.full { Mode::Full } else { Mode::Quick },
-            out: self.out.clone(),
             repetitions: self.repetitions,
             seed: self.seed,
             only: self.only.clone(),
@@ -232,8 +230,7 @@ impl RunArgs {
             resume: self.resume,
             fresh: self.fresh,
             wait: self.wait,
-            at_most: None,
-            until: None,
+            ..RunRequest::new(&self.name, mode, &self.out)
         })
     }
 }

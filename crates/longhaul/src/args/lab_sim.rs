@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use lab::LabError;
-use lab::simulate::{SimRequest, SimShorthand};
+use lab::simulate::SimRequest;
 
 use crate::output::{print_line, print_to_stderr};
 
@@ -100,11 +100,11 @@ enum SimOutputFormat {
 
 impl SimArgs {
     /// Runs the simulation and prints its table; returns the exit code.
-    pub(crate) fn run(self) -> Result<u8, LabError> {
+    pub(crate) fn run(&self) -> Result<u8, LabError> {
         let format = self.format;
         // The request has a default seed, so an explicit one must be noted before.
         let seeded = self.seed.is_some();
-        let request = SimRequest::from_shorthand(&self.shorthand())?;
+        let request = SimRequest::of_options(&self.options())?;
         if seeded && !request.is_random() {
             print_to_stderr(
                 "longhaul lab sim: --seed changes nothing: without --jitter, --loss and \
@@ -122,28 +122,38 @@ impl SimArgs {
         Ok(0)
     }
 
-    fn shorthand(self) -> SimShorthand {
-        SimShorthand {
-            flows: self.flows,
-            rate: self.rate,
-            delay: self.delay,
-            rtt: self.rtt,
-            access_delay: self.access_delay,
-            access_rate: self.access_rate,
-            queue: self.queue,
-            loss: self.loss,
-            window: self.window,
-            congestion: self.cc,
-            initial_window: self.initial_window,
-            delayed_ack: self.delayed_ack,
-            packet: self.packet,
-            duration: self.time,
-            warm_up: self.warm_up,
-            bytes: self.bytes,
-            cross_traffic: self.cross_traffic,
-            autopar: self.autopar,
-            jitter: self.jitter,
-            seed: self.seed,
-        }
+    /// The options that were given, by their names without dashes; a flag has an empty value.
+    fn options(&self) -> Vec<(String, String)> {
+        let initial_window = self.initial_window.map(|segments| segments.to_string());
+        let seed = self.seed.map(|seed| seed.to_string());
+        let delayed_ack = self.delayed_ack.then(String::new);
+        let options = [
+            ("flows", &self.flows),
+            ("rate", &self.rate),
+            ("delay", &self.delay),
+            ("rtt", &self.rtt),
+            ("access-delay", &self.access_delay),
+            ("access-rate", &self.access_rate),
+            ("queue", &self.queue),
+            ("loss", &self.loss),
+            ("window", &self.window),
+            ("cc", &self.cc),
+            ("initial-window", &initial_window),
+            ("delayed-ack", &delayed_ack),
+            ("packet", &self.packet),
+            ("time", &self.time),
+            ("warm-up", &self.warm_up),
+            ("bytes", &self.bytes),
+            ("cross-traffic", &self.cross_traffic),
+            ("autopar", &self.autopar),
+            ("jitter", &self.jitter),
+            ("seed", &seed),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.clone()?)));
+        given
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }

@@ -1,62 +1,245 @@
 //! An experiment as its file says it. `docs/experiments.md` describes the keys.
 
+mod checks;
+
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::Mode;
-use super::axes::{AxisDefinition, ByMode, Kind};
-use super::best::{self, Bests};
-use super::document::{self, mistake};
-use super::measures::{self, AlsoDefinition, Ratios, built_in_unit};
-use super::results::PUBLISHED;
-use super::series::SeriesDefinition;
+use super::reading::SeriesDefinition;
+use super::results::{FurtherMeasure, PUBLISHED};
 use super::template::Variables;
-use super::variant::VariantDefinition;
 use crate::LabError;
-use crate::simulate::Measure;
 
-fn published() -> String {
-    PUBLISHED.to_owned()
+/// Axis key → value, as written in the experiment.
+pub(crate) type SweepPoint = BTreeMap<String, String>;
+
+/// Axis key → the only values at which a program takes part.
+pub(crate) type OnlyAt = BTreeMap<String, Vec<String>>;
+
+/// Reads the TOML text of the file called `name`.
+///
+/// # Errors
+/// [`LabError::Usage`]: one line, `name:LINE: what is wrong`.
+pub(crate) fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, LabError> {
+    toml::from_str(text).map_err(|error| {
+        let start = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = 1 + text[..start].matches('\n').count();
+        let what = error.message().replace('\n', " ");
+        LabError::Usage(format!("{name}:{line}: {what}"))
+    })
 }
 
-/// An experiment.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// A mistake that only the whole file shows: `name: key 'KEY': what is wrong`.
+pub(crate) fn mistake(name: &str, key: &str, what: impl Display) -> LabError {
+    LabError::Usage(format!("{name}: key '{key}': {what}"))
+}
+
+/// Where an experiment runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ExperimentKind {
+    /// Over an emulated network.
+    Net,
+    /// Over this machine's loopback interface.
+    Loopback,
+    /// In the simulator.
+    Sim,
+}
+
+/// A value for each [`Mode`].
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Definition {
-    /// One line for people.
+pub(crate) struct ByMode<T> {
+    full: T,
+    quick: T,
+}
+
+impl<T> ByMode<T> {
+    /// The one of `mode`.
+    pub(crate) fn of(&self, mode: Mode) -> &T {
+        match mode {
+            Mode::Full => &self.full,
+            Mode::Quick => &self.quick,
+        }
+    }
+}
+
+/// A swept quantity.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AxisDefinition {
+    /// The variable that it sets.
+    pub(crate) key: String,
+    pub(crate) label: String,
+    /// `ms`, `%`, or empty.
+    #[serde(default)]
+    pub(crate) unit: String,
+    /// Every value, in order.
+    pub(crate) full: Vec<String>,
+    /// Those of them that a quick run visits.
+    quick: Vec<String>,
+    /// Whether it is drawn logarithmically.
+    #[serde(default)]
+    pub(crate) logarithmic: bool,
+    /// Meanings of values in command lines and networks, where they are not themselves.
+    #[serde(default)]
+    means: BTreeMap<String, String>,
+    /// Value → further variables that it sets.
+    #[serde(default)]
+    sets: BTreeMap<String, Variables>,
+}
+
+impl AxisDefinition {
+    /// The values that `mode` visits.
+    pub(crate) fn values(&self, mode: Mode) -> &[String] {
+        match mode {
+            Mode::Full => &self.full,
+            Mode::Quick => &self.quick,
+        }
+    }
+
+    /// The variables that are set by `value`: itself or its meaning, then the further ones.
+    pub(crate) fn variables<'a>(
+        &'a self,
+        value: &'a str,
+    ) -> impl Iterator<Item = (&'a String, &'a str)> {
+        let meaning = self.means.get(value).map_or(value, String::as_str);
+        let further = self.sets.get(value).into_iter().flatten();
+        let further = further.map(|(key, text)| (key, text.as_str()));
+        std::iter::once((&self.key, meaning)).chain(further)
+    }
+}
+
+/// A further measure of the same runs. It becomes a table and figures of its own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MeasureDefinition {
+    pub(crate) measure: String,
+    label: String,
+    unit: String,
+    #[serde(default = "yes")]
+    higher_is_better: bool,
+}
+
+impl MeasureDefinition {
+    /// As it is kept with the results.
+    pub(crate) fn shown(&self) -> FurtherMeasure {
+        FurtherMeasure {
+            key: self.measure.clone(),
+            label: self.label.clone(),
+            unit: self.unit.clone(),
+            higher_is_better: self.higher_is_better,
+        }
+    }
+}
+
+/// One measure divided by another one of the same run, or by a number that the run was made with.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RatioDefinition {
+    /// Measure above the line.
+    pub(crate) of: String,
+    /// Measure below it, or a text with holes (`{rtt}`).
+    pub(crate) to: String,
+}
+
+/// A program with settings that only this variant of it has. It takes part under its own key.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VariantDefinition {
+    /// Key of the program.
+    pub(crate) program: String,
+    pub(crate) label: String,
+    /// Variables, which may refer to the point and win over the experiment's parameters.
+    #[serde(default)]
+    pub(crate) sets: Variables,
+    /// The only values at which it takes part, beside the program's own.
+    #[serde(default)]
+    pub(crate) only: OnlyAt,
+    /// Repetitions in a quick run, in place of the experiment's.
+    #[serde(default)]
+    pub(crate) quick_repetitions: Option<u32>,
+    /// The largest file that it moves in a quick run, where others move a larger one.
+    #[serde(default)]
+    pub(crate) quick_largest: Option<String>,
+    /// Mbit/s that it is expected to reach, from which the length of a run is guessed.
+    #[serde(default)]
+    pub(crate) expects: Option<f64>,
+    /// How many times the baseline's value was published for it.
+    #[serde(default)]
+    pub(crate) published_ratio: Option<f64>,
+    /// Measure → published numbers over `across.full` (`nan`: none at that value).
+    #[serde(default)]
+    paper: BTreeMap<String, Vec<f64>>,
+}
+
+impl VariantDefinition {
+    /// Note on it for the reader of the results of a quick run.
+    pub(crate) fn quick_note(&self) -> Option<String> {
+        let runs = self.quick_repetitions.map(|n| match n {
+            1 => "has one run".to_owned(),
+            n => format!("has {n} runs"),
+        });
+        let size = self.quick_largest.as_ref();
+        let file = size.map(|size| format!("moves at most {size}, also where others move more"));
+        let parts: Vec<String> = runs.into_iter().chain(file).collect();
+        let what = parts.join(" and ");
+        let note = format!(
+            "In a quick run '{}' {what}: it is slow and steady.",
+            self.label
+        );
+        (!parts.is_empty()).then_some(note)
+    }
+}
+
+/// Programs or variants of which the best one counts at each point: the result of trying them all.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BestDefinition {
+    /// `best globus-url-copy`.
+    pub(crate) label: String,
+    /// Keys of programs or variants.
+    pub(crate) of: Vec<String>,
+}
+
+/// Its key → its definition.
+pub(crate) type BestOfSeveral = BTreeMap<String, BestDefinition>;
+
+/// An experiment.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExperimentDefinition {
     pub(crate) title: String,
     /// The published result; empty: nothing published.
     #[serde(default)]
     pub(crate) source: String,
-    /// The source of the values in `paper`: published ones unless said.
+    /// The name of the values in `paper`.
     #[serde(default = "published")]
     pub(crate) reference: String,
-    /// Where it runs.
-    pub(crate) kind: Kind,
-    /// The measure: `goodput`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a
-    /// reading of its programs; in the simulator a [`Measure`].
+    pub(crate) kind: ExperimentKind,
+    /// `goodput`, `cpu_per_gigabyte`, `seconds`, `wall`, one of `ratios`, or a reading of its programs; in
+    /// the simulator a [`SimMeasure`].
     pub(crate) measure: String,
-    /// Unit of the measured value.
     pub(crate) unit: String,
-    /// Larger values are better.
     #[serde(default = "yes")]
     pub(crate) higher_is_better: bool,
     /// Further measures of the same runs.
     #[serde(default)]
-    pub(crate) also: Vec<AlsoDefinition>,
+    pub(crate) also: Vec<MeasureDefinition>,
     /// Measures that are made of two others.
     #[serde(default)]
-    pub(crate) ratios: Ratios,
+    pub(crate) ratios: BTreeMap<String, RatioDefinition>,
     /// Fields kept over time from the clients' traces.
     #[serde(default)]
     pub(crate) series: Vec<SeriesDefinition>,
-    /// Programs that take part several times, with settings of their own.
     #[serde(default)]
     pub(crate) variants: BTreeMap<String, VariantDefinition>,
-    /// The best of several programs or variants, to be compared with.
     #[serde(default)]
-    pub(crate) best: Bests,
+    pub(crate) best: BestOfSeveral,
     /// Key of the program, variant or best that others are compared with.
     #[serde(default)]
     pub(crate) baseline: Option<String>,
@@ -70,7 +253,7 @@ pub(crate) struct Definition {
     pub(crate) programs: ByMode<Vec<String>>,
     /// Runs of each program at each point.
     pub(crate) repetitions: ByMode<u32>,
-    /// Size of the file that is moved, bytes (`256MiB`); none: no file is made.
+    /// Size of the file that is moved (`256MiB`); none: no file is made.
     #[serde(default)]
     pub(crate) bytes: Option<ByMode<String>>,
     /// Seconds after which a client is ended and its run has failed.
@@ -78,6 +261,9 @@ pub(crate) struct Definition {
     /// Variables that all points share.
     #[serde(default)]
     pub(crate) parameters: Variables,
+    /// Files of every run in `{scratch}`: name → content with holes.
+    #[serde(default)]
+    pub(crate) files: Variables,
     /// The table's columns and the figure's x.
     pub(crate) across: AxisDefinition,
     /// The table's rows and the figure's lines.
@@ -86,13 +272,17 @@ pub(crate) struct Definition {
     /// A topology file's content, texts with holes.
     #[serde(default)]
     pub(crate) network: Option<toml::Table>,
-    /// Request for the simulator, texts with holes.
+    /// Options of the simulator, texts with holes.
     #[serde(default)]
     pub(crate) simulation: Option<toml::Table>,
     /// Published numbers: for each value of `down` a row over `across.full`; without `down` the
     /// row is called `values`.
     #[serde(default)]
-    pub(crate) paper: BTreeMap<String, Vec<f64>>,
+    paper: BTreeMap<String, Vec<f64>>,
+}
+
+fn published() -> String {
+    PUBLISHED.to_owned()
 }
 
 fn yes() -> bool {
@@ -106,13 +296,13 @@ fn one() -> u64 {
 /// The row of published numbers when there is no `down` axis.
 const ONLY_ROW: &str = "values";
 
-impl Definition {
+impl ExperimentDefinition {
     /// Reads and checks an experiment's file.
     ///
     /// # Errors
     /// [`LabError::Usage`] names the file and the line or key.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, LabError> {
-        let definition: Self = document::parse(file, text)?;
+        let definition: Self = parse(file, text)?;
         definition.check(file)?;
         Ok(definition)
     }
@@ -122,201 +312,152 @@ impl Definition {
         self.down.iter().chain([&self.across])
     }
 
-    /// The published value of a measure of a program or variant at a point of the sweep: the
-    /// variant's own, else what was published of the experiment's measure whoever was measured.
-    pub(crate) fn published(
-        &self,
-        key: &str,
-        measure: &str,
-        at: &BTreeMap<String, String>,
-    ) -> Option<f64> {
+    /// Keys of all programs and variants that may take part, some of them twice.
+    pub(crate) fn all_programs(&self) -> impl Iterator<Item = &String> {
+        self.programs.full.iter().chain(&self.programs.quick)
+    }
+
+    /// The key of the program that takes part as `key`: itself, or the program of this variant.
+    pub(crate) fn program_of<'a>(&'a self, key: &'a str) -> &'a str {
+        self.variants
+            .get(key)
+            .map_or(key, |variant| &variant.program)
+    }
+
+    /// The published value of a measure of a program or variant at a point: the variant's own, else what
+    /// was published of the experiment's measure.
+    pub(crate) fn published(&self, key: &str, measure: &str, at: &SweepPoint) -> Option<f64> {
         let value = at.get(&self.across.key)?;
         let column = self.across.full.iter().position(|v| v == value)?;
-        let own = self.variants.get(key).and_then(|v| v.paper.get(measure));
-        let row = match (own, &self.down) {
-            (Some(own), _) => Some(own),
-            (None, _) if measure != self.measure => None,
-            (None, Some(down)) => self.paper.get(at.get(&down.key)?),
-            (None, None) => self.paper.get(ONLY_ROW),
+        let variant = self.variants.get(key);
+        let own = variant.and_then(|variant| variant.paper.get(measure));
+        let shared = || match &self.down {
+            _ if measure != self.measure => None,
+            Some(down) => self.paper.get(at.get(&down.key)?),
+            None => self.paper.get(ONLY_ROW),
         };
-        let value = row?.get(column).copied();
-        value.filter(|number| number.is_finite())
-    }
-
-    /// Every measure: the experiment's first, then the further ones.
-    pub(crate) fn measures(&self) -> impl Iterator<Item = &str> {
-        let also = self.also.iter().map(|also| also.measure.as_str());
-        std::iter::once(self.measure.as_str()).chain(also)
-    }
-
-    /// Size of the moved file as written; an axis with the key `bytes` sweeps it instead.
-    pub(crate) fn bytes(&self, mode: Mode) -> Option<&str> {
-        self.bytes.as_ref().map(|bytes| bytes.of(mode).as_str())
-    }
-
-    fn check(&self, file: &str) -> Result<(), LabError> {
-        self.across.check(file, "across")?;
-        if let Some(down) = &self.down {
-            down.check(file, "down")?;
-            if down.key == self.across.key {
-                return Err(mistake(file, "down.key", "the same as 'across.key'"));
-            }
-        }
-        self.check_counts(file)?;
-        self.check_kind(file)?;
-        self.check_unit(file)?;
-        measures::check(&self.measure, &self.also, &self.ratios, file)?;
-        let entrants = self.programs.full.iter().chain(&self.programs.quick);
-        let entrants: Vec<&str> = entrants.map(String::as_str).collect();
-        let measures: Vec<&str> = self.measures().collect();
-        best::check(&self.best, &entrants, &measures, file)?;
-        self.check_variants(file)?;
-        self.check_paper(file)
-    }
-
-    fn check_variants(&self, file: &str) -> Result<(), LabError> {
-        let columns = self.down.is_none().then_some(self.across.full.len());
-        let measures: Vec<&str> = self.measures().collect();
-        for (key, variant) in &self.variants {
-            variant.check(file, key, columns, &measures)?;
-            self.check_only(file, key, variant)?;
-            if variant.published_ratio.is_some() && self.baseline.is_none() {
-                let key = format!("variants.{key}.published_ratio");
-                return Err(mistake(file, &key, "needs a 'baseline'"));
-            }
-        }
-        let programs: Vec<&String> = self
-            .programs
-            .full
-            .iter()
-            .chain(&self.programs.quick)
-            .collect();
-        for (index, series) in self.series.iter().enumerate() {
-            series.check(file, index, &programs)?;
-        }
-        match &self.baseline {
-            Some(odd) if !programs.contains(&odd) && !self.best.contains_key(odd) => {
-                Err(mistake(file, "baseline", format!("'{odd}' takes no part")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A variant takes part only at values that there are.
-    fn check_only(
-        &self,
-        file: &str,
-        key: &str,
-        variant: &VariantDefinition,
-    ) -> Result<(), LabError> {
-        for (axis, values) in &variant.only {
-            let known = self.axes().find(|known| known.key == *axis);
-            let odd = |value: &&String| known.is_none_or(|known| !known.full.contains(value));
-            if let Some(odd) = values.iter().find(odd) {
-                let what = format!("there is no '{odd}' on an axis '{axis}'");
-                return Err(mistake(file, &format!("variants.{key}.only"), what));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_counts(&self, file: &str) -> Result<(), LabError> {
-        for (mode, key) in [(Mode::Full, "full"), (Mode::Quick, "quick")] {
-            if self.programs.of(mode).is_empty() {
-                return Err(mistake(
-                    file,
-                    &format!("programs.{key}"),
-                    "name at least one",
-                ));
-            }
-            for (name, count) in [("repetitions", &self.repetitions), ("limit", &self.limit)] {
-                if *count.of(mode) == 0 {
-                    return Err(mistake(
-                        file,
-                        &format!("{name}.{key}"),
-                        "must be more than 0",
-                    ));
-                }
-            }
-            if let Some(Err(what)) = self.bytes(mode).map(units::size) {
-                return Err(mistake(file, &format!("bytes.{key}"), what));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_kind(&self, file: &str) -> Result<(), LabError> {
-        let tables = [
-            ("network", self.network.is_some(), Kind::Net),
-            ("simulation", self.simulation.is_some(), Kind::Sim),
-        ];
-        for (key, present, kind) in tables {
-            if present != (self.kind == kind) {
-                let what = if present {
-                    "does not fit this 'kind'"
-                } else {
-                    "is needed for this 'kind'"
-                };
-                return Err(mistake(file, key, what));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_unit(&self, file: &str) -> Result<(), LabError> {
-        let unit = if self.kind == Kind::Sim {
-            for (index, also) in self.also.iter().enumerate() {
-                let measure = simulated(file, "also.measure", &also.measure)?;
-                if measure.unit() != also.unit {
-                    let what = format!("'{}' is measured in {}", also.measure, measure.unit());
-                    return Err(mistake(file, &format!("also.{index}.unit"), what));
-                }
-            }
-            Some(simulated(file, "measure", &self.measure)?.unit())
-        } else {
-            built_in_unit(&self.measure)
-        };
-        match unit {
-            Some(unit) if unit != self.unit => {
-                let what = format!("'{}' is measured in {unit}", self.measure);
-                Err(mistake(file, "unit", what))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn check_paper(&self, file: &str) -> Result<(), LabError> {
-        for (row, values) in &self.paper {
-            let known = match &self.down {
-                Some(down) => down.full.contains(row),
-                None => row == ONLY_ROW,
-            };
-            if !known {
-                let rows = if self.down.is_some() {
-                    "not a value of 'down.full'"
-                } else {
-                    "without a 'down' axis the row is called 'values'"
-                };
-                return Err(mistake(file, &format!("paper.{row}"), rows));
-            }
-            let (have, want) = (values.len(), self.across.full.len());
-            if have != want {
-                let what = format!("{have} numbers for the {want} values of 'across.full'");
-                return Err(mistake(file, &format!("paper.{row}"), what));
-            }
-        }
-        Ok(())
+        let row = own.or_else(shared)?;
+        row.get(column).copied().filter(|number| number.is_finite())
     }
 }
 
-/// A measure of the simulator.
-fn simulated(file: &str, key: &str, name: &str) -> Result<Measure, LabError> {
-    Measure::named(name).ok_or_else(|| {
-        let names: Vec<&str> = Measure::ALL.into_iter().map(Measure::name).collect();
-        let what = format!("the simulator has {}", names.join(", "));
-        mistake(file, key, what)
-    })
+/// Refuses a file in which `ok` does not hold for `key`.
+pub(crate) fn check(file: &str, key: &str, ok: bool, what: impl Display) -> Result<(), LabError> {
+    match ok {
+        true => Ok(()),
+        false => Err(mistake(file, key, what)),
+    }
+}
+
+/// The unit of a measure that needs no reading.
+pub(crate) fn built_in_unit(measure: &str) -> Option<&'static str> {
+    match measure {
+        "goodput" => Some("Mbit/s"),
+        "cpu_per_gigabyte" => Some("s/GB"),
+        "seconds" => Some("s"),
+        "wall" => Some("ms"),
+        _ => None,
+    }
+}
+
+/// Whether a measure is larger for larger files: values of files of different sizes cannot be compared.
+pub(crate) fn grows_with_file(measure: &str) -> bool {
+    ["seconds", "wall", "retransmits"].contains(&measure)
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(super) const GOOD: &str = r#"
+title = "Throughput"
+kind = "net"
+measure = "goodput"
+unit = "Mbit/s"
+programs = { full = ["stock", "y"], quick = ["y"] }
+repetitions = { full = 5, quick = 3 }
+bytes = { full = "1GiB", quick = "64MiB" }
+limit = { full = 600, quick = 60 }
+baseline = "stock"
+[across]
+key = "latency"
+label = "one-way latency"
+full = ["1", "5", "10"]
+quick = ["1", "10"]
+means = { "10" = "9.9" }
+[network.default]
+rtt = "{2*latency}ms"
+[paper]
+values = [1, 2.5, 3]
+[[also]]
+measure = "seconds"
+label = "time"
+unit = "s"
+[ratios]
+efficiency = { of = "goodput", to = "buffer" }
+[best.any]
+label = "the better one"
+of = ["stock", "y"]
+[variants.stock]
+program = "x"
+label = "stock"
+only = { latency = ["1"] }
+quick_largest = "1MiB"
+published_ratio = 9.0
+paper = { seconds = [3, nan, 1] }
+[[series]]
+title = "W"
+unit = "kB"
+lines = { w = "window" }
+"#;
+
+    const DOWN: &str = r#"
+[down]
+key = "buffer"
+label = "buffer"
+full = ["256KB", "1MB"]
+quick = ["1MB"]
+sets = { "1MB" = { bytes = "1MB" } }
+"#;
+
+    fn at(latency: &str) -> SweepPoint {
+        [("latency".to_owned(), latency.to_owned())].into()
+    }
+
+    #[test]
+    fn published_values_are_the_variants_own_or_of_the_experiments_measure() {
+        let d = ExperimentDefinition::parse("x.toml", GOOD).unwrap();
+        assert_eq!(d.published("y", "goodput", &at("5")), Some(2.5));
+        assert_eq!(d.published("y", "goodput", &at("7")), None);
+        assert_eq!(d.published("y", "seconds", &at("1")), None);
+        assert_eq!(d.published("stock", "seconds", &at("10")), Some(1.0));
+        assert_eq!(d.published("stock", "seconds", &at("5")), None, "nan");
+        let variables: Vec<_> = d.across.variables("10").collect();
+        assert_eq!(variables, [(&"latency".to_owned(), "9.9")]);
+        let note = d.variants["stock"].quick_note().unwrap();
+        assert!(note.contains("at most 1MiB"), "{note}");
+    }
+
+    #[test]
+    fn with_a_down_axis_there_is_a_row_for_each_of_its_values() {
+        let rows = GOOD
+            .replace("values =", "\"256KB\" =")
+            .replace("paper = { s", "sets = { s");
+        let text = format!("{}{DOWN}", rows.replace("[3, nan, 1]", "\"\""));
+        let d = ExperimentDefinition::parse("x.toml", &text).unwrap();
+        let mut point = at("5");
+        point.insert("buffer".to_owned(), "256KB".to_owned());
+        assert_eq!(d.published("y", "goodput", &point), Some(2.5));
+        point.insert("buffer".to_owned(), "1MB".to_owned());
+        assert_eq!(d.published("y", "goodput", &point), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(text in ".{0,200}") {
+            let _ = ExperimentDefinition::parse("x.toml", &text);
+        }
+    }
+}

@@ -3,7 +3,8 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 use super::*;
-use crate::experiment::cell::{CellTask, Process};
+use crate::experiment::cell::{CellTask, HostCommand};
+use crate::experiment::definition::{VariantDefinition, built_in_unit};
 use crate::experiment::program::ProgramDefinition;
 
 const PROGRAM: &str = r#"
@@ -19,23 +20,49 @@ memory = { json = "memory", file = "log" }
 retransmits = { json = "retransmits" }
 "#;
 
+const EXPERIMENT: &str = r#"
+title = "T"
+kind = "loopback"
+programs = { full = ["x"], quick = ["x"] }
+repetitions = { full = 1, quick = 1 }
+limit = { full = 1, quick = 1 }
+across = { key = "p", label = "streams", full = ["1"], quick = ["1"] }
+also = [
+{ measure = "hue", label = "hue", unit = "nm" },
+{ measure = "efficiency", label = "per byte of buffer", unit = "Mbit/s/B" },
+{ measure = "retransmits", label = "segments sent again", unit = "segments" },
+{ measure = "memory", label = "the sender's memory", unit = "B" },
+{ measure = "useless", label = "per nothing", unit = "Mbit/s" },
+]
+[ratios]
+efficiency = { of = "goodput", to = "buffer" }
+turns = { of = "wall", to = "{2*rtt}" }
+useless = { of = "goodput", to = "hue" }
+[[series]]
+title = "Window"
+unit = "kB"
+scale = 0.001
+sample = "stream"
+lines = { window = "window" }
+"#;
+
 /// A `longhaul` whose `lab net` and `lab cell` are `script`; the job's directory is `$DIR`.
-struct Fake {
+struct FakeLab {
     directory: TempDir,
     longhaul: PathBuf,
-    prepared: Prepared,
+    prepared: PreparedRun,
 }
 
-fn fake(network: bool, script: &str) -> Fake {
+fn fake(network: bool, script: &str) -> FakeLab {
     let directory = tempfile::tempdir().unwrap();
     let longhaul = directory.path().join("longhaul");
     let text = format!("#!/bin/sh\nDIR={}\n{script}\n", directory.path().display());
     std::fs::write(&longhaul, text).unwrap();
     std::fs::set_permissions(&longhaul, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let job = CellTask {
+    let task = CellTask {
         lab: None,
         servers: Vec::new(),
-        client: Process {
+        client: HostCommand {
             host: "a".into(),
             argv: vec!["x".into(), "a b".into()],
         },
@@ -43,107 +70,66 @@ fn fake(network: bool, script: &str) -> Fake {
         directory: directory.path().to_owned(),
         record: Vec::new(),
     };
-    Fake {
-        longhaul,
-        prepared: Prepared {
-            mark: directory.path().to_owned(),
-            job,
-            topology: network.then(|| directory.path().join("topology.toml")),
-            bytes: 1_000_000,
-            cut: false,
-            received: None,
-            trace: Some(directory.path().join("trace")),
-            variables: [("rtt".to_owned(), "25".to_owned())].into(),
-        },
+    let prepared = PreparedRun {
+        mark: directory.path().to_owned(),
+        task,
+        topology: network.then(|| directory.path().join("topology.toml")),
+        bytes: 1_000_000,
+        is_cut: false,
+        received: None,
+        variables: [("rtt".to_owned(), "25".to_owned())].into(),
+    };
+    FakeLab {
         directory,
+        longhaul,
+        prepared,
     }
 }
 
 const DONE: &str = r#"echo '{"seconds": 0.5, "cpu_seconds": 0.02, "settings": {"a: k": "v"}}' > $DIR/outcome.json"#;
 
-/// An experiment that measures `measure`.
-fn definition(measure: &str) -> Definition {
-    let unit = built_in_unit(measure).unwrap_or("ms");
-    let text = format!(
-        r#"
-title = "T"
-kind = "loopback"
-measure = "{measure}"
-unit = "{unit}"
-programs = {{ full = ["x"], quick = ["x"] }}
-repetitions = {{ full = 1, quick = 1 }}
-limit = {{ full = 1, quick = 1 }}
-[across]
-key = "p"
-label = "streams"
-full = ["1"]
-quick = ["1"]
-[[also]]
-measure = "hue"
-label = "hue"
-unit = "nm"
-[[also]]
-measure = "efficiency"
-label = "per byte of buffer"
-unit = "Mbit/s/B"
-[[also]]
-measure = "retransmits"
-label = "segments sent again"
-unit = "segments"
-[[also]]
-measure = "memory"
-label = "the sender's memory"
-unit = "B"
-[[also]]
-measure = "useless"
-label = "per nothing"
-unit = "Mbit/s"
-[ratios]
-efficiency = {{ of = "goodput", to = "buffer" }}
-turns = {{ of = "wall", to = "{{2*rtt}}" }}
-useless = {{ of = "goodput", to = "hue" }}
-[[series]]
-title = "Window"
-unit = "kB"
-scale = 0.001
-where = {{ sample = "stream" }}
-lines = {{ window = "window" }}
-"#
-    );
-    Definition::parse("x.toml", &text).unwrap()
-}
-
-fn entrant() -> Entrant {
-    Entrant {
-        key: "x".to_owned(),
-        program: ProgramDefinition::parse("x.toml", PROGRAM).unwrap(),
-        binaries: Default::default(),
-        variant: None,
+impl FakeLab {
+    /// Runs an experiment that measures `measure`, in a thread of its own, whose signals are held back;
+    /// `None`: it was interrupted.
+    fn run(
+        &self,
+        measure: &str,
+        is_first: bool,
+        before: fn(),
+    ) -> Result<Option<FinishedRun>, LabError> {
+        let unit = built_in_unit(measure).unwrap_or("ms");
+        let text = format!("measure = \"{measure}\"\nunit = \"{unit}\"\n{EXPERIMENT}");
+        let definition = ExperimentDefinition::parse("x.toml", &text).unwrap();
+        let one = Participant {
+            key: "x".to_owned(),
+            program: ProgramDefinition::parse("x.toml", PROGRAM).unwrap(),
+            binaries: Default::default(),
+            variant: VariantDefinition::default(),
+        };
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let maker = RunMaker {
+                    longhaul: &self.longhaul,
+                    definition: &definition,
+                    interrupts: &Interrupts::hold().unwrap(),
+                    is_first,
+                };
+                before();
+                let finished = maker.run(&one, &self.prepared, 7);
+                if maker.interrupts.has_come() {
+                    // Taken here, so that it does not end the test.
+                    let held = nix::sys::signal::SigSet::from(nix::sys::signal::Signal::SIGTERM);
+                    held.wait().unwrap();
+                }
+                finished
+            });
+            run.join().unwrap()
+        })
     }
-}
 
-/// In a thread of its own, whose signals are held back.
-fn measured(fake: &Fake, measure: &str, first: bool) -> Result<Made, LabError> {
-    let definition = definition(measure);
-    std::thread::scope(|scope| {
-        let run = scope.spawn(|| {
-            let runs = Runs {
-                longhaul: &fake.longhaul,
-                definition: &definition,
-                interrupts: &Interrupts::hold().unwrap(),
-                first,
-            };
-            match run(&runs, &entrant(), &fake.prepared, 7)? {
-                Run::Made(made) => Ok(*made),
-                Run::Interrupted => panic!("no signal was sent"),
-            }
-        });
-        run.join().unwrap()
-    })
-}
-
-fn measure(fake: &Fake, measure: &str) -> Result<Made, LabError> {
-    measured(fake, measure, true)
+    fn measure(&self, measure: &str) -> Result<FinishedRun, LabError> {
+        Ok(self.run(measure, true, || {})?.expect("no signal was sent"))
+    }
 }
 
 #[test]
@@ -159,15 +145,18 @@ fn values_come_from_the_clock_or_the_output() {
         ("rtt", 4.0),
         ("turns", 10.0),
     ] {
-        let made = measure(&fake, name).unwrap();
-        let measured = made.sample.value.unwrap();
-        assert!((measured - value).abs() < 1e-9, "{name}: {measured}");
-        assert!(made.sample.invalid.is_empty() && !made.sample.spoiled);
-        assert_eq!(made.sample.command, "x 'a b'");
-        assert_eq!(made.sample.limited_by.as_deref(), Some("loss"));
-        assert_eq!(made.settings["a: k"], "v");
+        let FinishedRun {
+            record, settings, ..
+        } = fake.measure(name).unwrap();
+        assert!(
+            (record.value.unwrap() - value).abs() < 1e-9,
+            "{name}: {record:?}"
+        );
+        assert!(record.invalid.is_empty() && !record.spoiled);
+        assert_eq!((&*record.command, &*settings["a: k"]), ("x 'a b'", "v"));
+        assert_eq!(record.limited_by.as_deref(), Some("loss"));
     }
-    let odd = measure(&fake, "colour").unwrap().sample;
+    let odd = fake.measure("colour").unwrap().record;
     assert_eq!(
         (odd.value, odd.invalid),
         (None, vec!["its output has no colour".to_owned()])
@@ -175,29 +164,23 @@ fn values_come_from_the_clock_or_the_output() {
 }
 
 #[test]
-fn further_measures_are_those_that_the_program_has() {
+fn further_measures_are_those_that_the_program_has_and_that_can_be_compared() {
     let output = r#"printf '{"buffer": 8, "retransmits": 5}\n' > $DIR/client.out"#;
     let trace = r#"printf '{"sample": "stream", "time": 0.5, "window": 64000}\n' > $DIR/trace"#;
     let log = r#"printf '{"memory": 1}\n{"memory": 96}\n' > $DIR/log"#;
-    let fake = fake(false, &format!("{DONE}\n{output}\n{trace}\n{log}"));
-    let made = measure(&fake, "wall").unwrap();
+    let mut fake = fake(false, &format!("{DONE}\n{output}\n{trace}\n{log}"));
+    let made = fake.measure("wall").unwrap();
     let also = [("efficiency", 2.0), ("memory", 96.0), ("retransmits", 5.0)];
-    let also = also.map(|(measure, value)| (measure.to_owned(), value));
-    assert_eq!(made.sample.also, also.into());
-    let [series] = made.series.as_slice() else {
-        panic!("{:?}", made.series);
-    };
-    assert_eq!((series.times[0], series.values[0]), (0.5, 64.0));
-}
-
-#[test]
-fn what_grows_with_the_file_is_left_out_where_others_move_a_larger_one() {
-    let output = r#"printf '{"buffer": 8, "retransmits": 5}\n' > $DIR/client.out"#;
-    let mut fake = fake(false, &format!("{DONE}\n{output}"));
-    fake.prepared.cut = true;
-    let sample = measure(&fake, "goodput").unwrap().sample;
-    assert_eq!((sample.value, sample.seconds), (Some(16.0), 0.5));
-    assert_eq!(sample.also, [("efficiency".to_owned(), 2.0)].into());
+    let mut also: BTreeMap<String, f64> = also.map(|(k, v)| (k.to_owned(), v)).into();
+    assert_eq!(made.record.also, also);
+    assert_eq!(
+        (made.series[0].times[0], made.series[0].values[0]),
+        (0.5, 64.0)
+    );
+    // Values that grow with the file say nothing where others move a larger one.
+    fake.prepared.is_cut = true;
+    also.remove("retransmits");
+    assert_eq!(fake.measure("wall").unwrap().record.also, also);
 }
 
 #[test]
@@ -206,86 +189,63 @@ fn a_file_that_is_not_whole_is_a_failure() {
     let sink = fake.directory.path().join("received");
     std::fs::write(&sink, "short").unwrap();
     fake.prepared.received = Some(sink);
-    let sample = measure(&fake, "goodput").unwrap().sample;
-    assert_eq!(sample.value, None);
-    assert_eq!(sample.invalid, ["received 5 of 1000000 bytes"]);
+    let record = fake.measure("goodput").unwrap().record;
+    assert_eq!(record.value, None);
+    assert_eq!(record.invalid, ["received 5 of 1000000 bytes"]);
 }
 
 #[test]
 fn a_network_that_could_not_keep_up_spoils_the_run_but_not_the_value() {
     let report = r#"echo '{"seconds": 1, "emulator_cpu": 1, "foreign_cpu": 0, "stolen_cpu": 0,
         "overruns": 0, "invalid": ["late"], "notes": [], "directions": []}' > $DIR/report.json"#;
-    let made = measure(&fake(true, &format!("{DONE}\n{report}\nexit 9")), "wall").unwrap();
-    assert_eq!(made.sample.value, Some(500.0));
-    assert_eq!(made.sample.invalid, ["late"]);
-    assert!(made.sample.spoiled);
-    let silent = measure(&fake(true, DONE), "wall").unwrap();
-    assert_eq!(silent.sample.invalid, ["the network left no report"]);
+    let late = fake(true, &format!("{DONE}\n{report}\nexit 9"));
+    let record = late.measure("wall").unwrap().record;
+    assert_eq!((record.value, record.spoiled), (Some(500.0), true));
+    assert_eq!(record.invalid, ["late"]);
+    let silent = fake(true, DONE).measure("wall").unwrap().record;
+    assert_eq!(silent.invalid, ["the network left no report"]);
 }
 
 #[test]
-fn refusals_end_the_experiment_and_other_failures_are_samples() {
+fn refusals_end_the_experiment_and_other_failures_are_runs_without_a_value() {
     let refuse = |code: u8| {
         let script = format!("echo 'longhaul lab: no TUN' >&2; exit {code}");
-        measure(&fake(false, &script), "wall")
+        fake(false, &script).measure("wall")
     };
     assert!(matches!(refuse(2), Err(LabError::Usage(why)) if why == "no TUN"));
     assert!(matches!(refuse(3), Err(LabError::Refused(_))));
     assert!(matches!(refuse(4), Err(LabError::NotFound(_))));
     assert!(matches!(refuse(7), Err(LabError::Busy(_))));
-    let topology = fake(true, "echo $DIR/topology.toml: line 3: no >&2; exit 2");
-    assert!(matches!(
-        measure(&topology, "wall"),
-        Err(LabError::Usage(why)) if why == "[network], filled in: line 3: no"
-    ));
-    let later = fake(false, "echo busy >&2; exit 7");
-    let sample = measured(&later, "wall", false).unwrap().sample;
-    assert_eq!(sample.invalid, ["busy"]);
-    let sample = refuse(8).unwrap().sample;
+    let record = refuse(8).unwrap().record;
     assert_eq!(
-        (sample.value, sample.invalid),
+        (record.value, record.invalid),
         (None, vec!["no TUN".to_owned()])
     );
+    let topology = fake(true, "echo $DIR/topology.toml: line 3: no >&2; exit 2");
+    let error = topology.measure("wall").unwrap_err().to_string();
+    assert_eq!(error, "[network], filled in: line 3: no");
+    let later = fake(false, "echo busy >&2; exit 7").run("wall", false, || {});
+    assert_eq!(later.unwrap().unwrap().record.invalid, ["busy"]);
 }
 
 #[test]
 fn the_lab_is_asked_for_the_network_and_the_seed() {
     let fake = fake(true, "echo \"$@\" > $DIR/words");
     let directory = fake.directory.path().display();
-    for (first, wait) in [(true, ""), (false, "--wait ")] {
-        measured(&fake, "wall", first).unwrap();
-        let words = std::fs::read_to_string(fake.directory.path().join("words")).unwrap();
-        assert_eq!(
-            words.trim(),
-            format!(
-                "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
-                 {directory}/report.json {wait}-- {directory}/longhaul lab cell {directory}/job.json"
-            )
+    for (is_first, wait) in [(true, ""), (false, "--wait ")] {
+        fake.run("wall", is_first, || {}).unwrap();
+        let words = text(&fake.directory.path().join("words"));
+        let expected = format!(
+            "lab net --quiet --topology {directory}/topology.toml --seed 7 --report \
+             {directory}/report.json {wait}-- {directory}/longhaul lab cell {directory}/job.json"
         );
+        assert_eq!(words.trim(), expected);
     }
 }
 
 #[test]
-fn a_signal_ends_what_runs() {
-    let fake = fake(false, "sleep 60 & wait");
-    let definition = definition("wall");
-    let thread = std::thread::spawn(move || {
-        // The signal goes to this thread alone, where it is held back.
-        let interrupts = Interrupts::hold().unwrap();
-        nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
-        let runs = Runs {
-            longhaul: &fake.longhaul,
-            definition: &definition,
-            interrupts: &interrupts,
-            first: true,
-        };
-        let run = run(&runs, &entrant(), &fake.prepared, 7);
-        assert!(matches!(run, Ok(Run::Interrupted)));
-        assert!(interrupts.came());
-        // Taken here, so that it does not end the test.
-        let mut held = nix::sys::signal::SigSet::empty();
-        held.add(nix::sys::signal::Signal::SIGTERM);
-        held.wait().unwrap();
-    });
-    thread.join().unwrap();
+fn a_signal_ends_the_run() {
+    let raise = || nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
+    let run = fake(false, "sleep 60 & wait").run("wall", true, raise);
+    assert!(run.unwrap().is_none());
 }

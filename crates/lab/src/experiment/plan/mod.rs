@@ -1,208 +1,350 @@
-//! Which measurements an experiment consists of, and how long they will take.
+//! Which measurements an experiment consists of: who takes part, at which points, with which variables.
 
-use super::Mode;
-use super::axes::{At, AxisDefinition, Kind};
-use super::definition::Definition;
-use super::program::ProgramDefinition;
-use super::results::Program;
+use std::path::{Path, PathBuf};
+
+use super::definition::{self, AxisDefinition, ExperimentDefinition, ExperimentKind, OnlyAt};
+use super::definition::{SweepPoint, VariantDefinition, mistake};
+use super::program::{ExecutableSearch, ProgramDefinition};
+use super::results::ComparedProgram;
 use super::template::{self, Variables};
-use super::variables;
-use super::variant::VariantDefinition;
+use super::{Mode, RunRequest, catalog};
 use crate::LabError;
 
-/// A program that takes part.
+/// A program or variant that takes part.
 #[derive(Debug, Clone)]
-pub(crate) struct Entrant {
-    /// Its key.
+pub(crate) struct Participant {
     pub(crate) key: String,
-    /// Its file.
     pub(crate) program: ProgramDefinition,
     /// Where its executables are: variable → path.
     pub(crate) binaries: Variables,
-    /// The difference from the program, if it is a variant of it.
-    pub(crate) variant: Option<VariantDefinition>,
+    /// The difference from the program; without a variant there is none.
+    pub(crate) variant: VariantDefinition,
 }
 
-impl Entrant {
-    /// The variables that only it has.
-    pub(crate) fn sets(&self) -> &Variables {
-        const NONE: &Variables = &Variables::new();
-        self.variant.as_ref().map_or(NONE, |variant| &variant.sets)
+impl Participant {
+    fn of(
+        definition: &ExperimentDefinition,
+        beside: Option<&Path>,
+        key: &str,
+    ) -> Result<Self, LabError> {
+        Ok(Self {
+            key: key.to_owned(),
+            program: catalog::program(beside, definition.program_of(key))?,
+            binaries: Variables::new(),
+            variant: definition.variants.get(key).cloned().unwrap_or_default(),
+        })
     }
 
-    /// Whether it takes part at a point of the sweep.
-    pub(crate) fn runs_at(&self, at: &At) -> bool {
-        let variant = self.variant.as_ref();
-        self.program.runs_at(at) && variant.is_none_or(|variant| variant.runs_at(at))
+    fn takes_part_at(&self, at: &SweepPoint) -> bool {
+        let within = |only: &OnlyAt| {
+            let allows = |(axis, values): (&String, &Vec<String>)| {
+                at.get(axis).is_none_or(|value| values.contains(value))
+            };
+            only.iter().all(allows)
+        };
+        within(&self.program.only) && within(&self.variant.only)
     }
 
     /// As it is kept with the results.
-    pub(crate) fn shown(&self) -> Program {
-        let variant = self.variant.as_ref();
-        Program {
+    pub(crate) fn shown(&self) -> ComparedProgram {
+        let label = match self.variant.label.as_str() {
+            "" => &self.program.label,
+            _ => &self.variant.label,
+        };
+        ComparedProgram {
             key: self.key.clone(),
-            label: variant.map_or(&self.program.label, |v| &v.label).clone(),
-            published_ratio: variant.and_then(|v| v.published_ratio),
+            label: label.clone(),
+            published_ratio: self.variant.published_ratio,
         }
     }
 
     /// Repetitions in `mode`, if they are its own.
     pub(crate) fn repetitions(&self, mode: Mode) -> Option<u32> {
-        self.variant.as_ref()?.repetitions(mode)
+        self.variant
+            .quick_repetitions
+            .filter(|_| mode == Mode::Quick)
     }
 
     /// Size of the file that it moves where the point asks for `bytes`.
     pub(crate) fn bytes(&self, mode: Mode, bytes: u64) -> u64 {
-        let largest = self.variant.as_ref().and_then(|v| v.largest(mode));
+        let largest = self.variant.quick_largest.as_ref();
+        let largest = largest.filter(|_| mode == Mode::Quick);
+        let largest = largest.and_then(|text| units::size(text).ok());
         largest.map_or(bytes, |largest| bytes.min(largest))
     }
 }
 
-/// One point of the sweep and the entrants that run there, in the order they are shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Point {
-    /// Where; an entrant that ignores an axis shows another value of it.
-    pub(crate) at: At,
-    /// Indices of entrants.
-    pub(crate) entrants: Vec<usize>,
+/// The programs that take part in a run, and remarks on those that do not.
+#[derive(Debug, Default)]
+pub(crate) struct Participants {
+    /// In the order they are shown.
+    pub(crate) all: Vec<Participant>,
+    /// Remarks for the reader of the results.
+    pub(crate) notes: Vec<String>,
+    /// Version lines, by key.
+    pub(crate) versions: Vec<(String, String)>,
 }
 
-/// The values of each axis that are visited.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sweep {
-    /// Axis key → values, `down` first.
-    axes: Vec<(String, Vec<String>)>,
+/// The directory of a user's own experiment file, which may hold programs, too.
+fn beside(name: &str) -> Option<&Path> {
+    let path = Path::new(name);
+    path.extension().and_then(|_| path.parent())
 }
 
-impl Sweep {
-    /// The values of `mode`, or those that `only` (`AXIS=VALUE[,VALUE...]`) picks from all.
-    ///
-    /// # Errors
-    /// [`LabError::Usage`]: an axis or a value that the experiment does not have.
-    pub(crate) fn new(
-        definition: &Definition,
-        mode: Mode,
-        only: &[String],
-    ) -> Result<Self, LabError> {
-        let mut axes: Vec<_> = definition
-            .axes()
-            .map(|axis| (axis.key.clone(), axis.values(mode).to_vec()))
-            .collect();
-        for choice in only {
-            let (key, values) = choice.split_once('=').ok_or_else(|| {
-                LabError::Usage(format!("--only {choice}: write AXIS=VALUE[,VALUE...]"))
-            })?;
-            let index = axes.iter().position(|(k, _)| k == key).ok_or_else(|| {
-                let keys: Vec<_> = axes.iter().map(|(k, _)| k.as_str()).collect();
-                let keys = keys.join(" and ");
-                LabError::Usage(format!("--only {choice}: the axes are {keys}"))
-            })?;
-            let axis = definition.axes().nth(index);
-            axes[index].1 = axis.map_or(Ok(Vec::new()), |axis| pick(axis, choice, values))?;
-        }
-        Ok(Self { axes })
-    }
-
-    /// The values visited on an axis.
-    pub(crate) fn values(&self, key: &str) -> &[String] {
-        let axis = self.axes.iter().find(|(k, _)| k == key);
-        axis.map_or(&[], |(_, values)| values)
-    }
-
-    /// Every point, rows first, and who runs there.
-    pub(crate) fn points(&self, entrants: &[Entrant]) -> Vec<Point> {
-        let mut all = vec![At::new()];
-        for (key, values) in &self.axes {
-            all = all
-                .into_iter()
-                .flat_map(|at| {
-                    values.iter().map(move |value| {
-                        let mut at = at.clone();
-                        at.insert(key.clone(), value.clone());
-                        at
-                    })
-                })
-                .collect();
-        }
-        let mut done: Vec<(usize, At)> = Vec::new();
-        let mut points = Vec::new();
-        for at in all {
-            let mut here = Vec::new();
-            for (index, entrant) in entrants.iter().enumerate() {
-                let shown = (index, entrant.program.shown_at(&at));
-                if entrant.runs_at(&at) && !done.contains(&shown) {
-                    done.push(shown);
-                    here.push(index);
-                }
-            }
-            if !here.is_empty() {
-                points.push(Point { at, entrants: here });
+/// Gathers the programs that `request` or else the experiment names and that are installed.
+///
+/// # Errors
+/// No such program, a mistake in its file, or none is installed.
+pub(crate) fn participants(
+    request: &RunRequest,
+    definition: &ExperimentDefinition,
+    longhaul: &Path,
+) -> Result<Participants, LabError> {
+    let keys = match request.programs.as_slice() {
+        [] => definition.programs.of(request.mode),
+        named => named,
+    };
+    let search = ExecutableSearch::from_environment();
+    let root = rustix::process::geteuid().is_root();
+    let mut found = Participants::default();
+    for key in keys {
+        let mut one = Participant::of(definition, beside(&request.name), key)?;
+        let fits = one.program.client.is_none() == (definition.kind == ExperimentKind::Sim);
+        let what = format!("{key} does not fit this 'kind'");
+        definition::check(&request.name, "programs", fits, what)?;
+        let needs_root = one.program.needs_root.contains(&definition.kind);
+        let left_out = if needs_root && !root {
+            let label = &one.program.label;
+            Some(format!("{label} left out: its server needs root"))
+        } else {
+            let located = one.program.locate(&search);
+            located.map(|binaries| one.binaries = binaries).err()
+        };
+        let quick = one.variant.quick_note();
+        let quick = quick.filter(|_| request.mode == Mode::Quick);
+        let remarks = one.program.note.iter().chain(&quick);
+        let remarks = remarks.filter(|_| left_out.is_none());
+        for note in left_out.iter().chain(remarks) {
+            // Variants of one program share its remarks.
+            if !found.notes.contains(note) {
+                found.notes.push(note.clone());
             }
         }
-        points
+        if left_out.is_some() {
+            continue;
+        }
+        let path = longhaul.display().to_string();
+        one.binaries.insert("longhaul".to_owned(), path);
+        let version = one.program.version(&one.binaries);
+        found
+            .versions
+            .extend(version.map(|version| (key.clone(), version)));
+        found.all.push(one);
+    }
+    match found.all.is_empty() {
+        true => Err(LabError::NotFound(found.notes.join("; "))),
+        false => Ok(found),
     }
 }
 
-fn pick(axis: &AxisDefinition, choice: &str, values: &str) -> Result<Vec<String>, LabError> {
-    let wanted: Vec<&str> = values.split(',').map(str::trim).collect();
-    if let Some(odd) = wanted.iter().find(|v| !axis.full.iter().any(|f| f == *v)) {
-        return Err(LabError::Usage(format!(
-            "--only {choice}: '{odd}' is not among {}",
-            axis.full.join(", ")
-        )));
+/// The `longhaul` under test: `LONGHAUL_BIN`, else this executable.
+///
+/// # Errors
+/// The kernel does not say what runs.
+pub(crate) fn longhaul() -> Result<PathBuf, LabError> {
+    match std::env::var_os("LONGHAUL_BIN") {
+        Some(path) => std::path::absolute(&path),
+        None => std::env::current_exe(),
     }
-    let chosen = axis.full.iter().filter(|v| wanted.contains(&v.as_str()));
-    Ok(chosen.cloned().collect())
+    .map_err(|e| LabError::system("cannot find the executable of longhaul", e))
 }
 
-/// The order in which the entrants of a point run in one repetition: each begins once, so that
+/// The values of each axis that are visited, `down` first: those of `mode`, or those that `only`
+/// (`AXIS=VALUE[,VALUE...]`) picks from all.
+///
+/// # Errors
+/// [`LabError::Usage`]: an axis or a value that the experiment does not have.
+pub(crate) fn visited_values(
+    definition: &ExperimentDefinition,
+    mode: Mode,
+    only: &[String],
+) -> Result<Vec<Vec<String>>, LabError> {
+    let refused = |choice: &str, what: String| LabError::Usage(format!("--only {choice}: {what}"));
+    let axes: Vec<&AxisDefinition> = definition.axes().collect();
+    let mut visited: Vec<Vec<String>> =
+        axes.iter().map(|axis| axis.values(mode).to_vec()).collect();
+    for choice in only {
+        let parts = choice.split_once('=');
+        let (key, values) =
+            parts.ok_or_else(|| refused(choice, "write AXIS=VALUE[,VALUE...]".to_owned()))?;
+        let index = axes
+            .iter()
+            .position(|axis| axis.key == key)
+            .ok_or_else(|| {
+                let keys: Vec<_> = axes.iter().map(|axis| axis.key.as_str()).collect();
+                refused(choice, format!("the axes are {}", keys.join(" and ")))
+            })?;
+        let full = &axes[index].full;
+        let wanted: Vec<&str> = values.split(',').map(str::trim).collect();
+        if let Some(odd) = wanted
+            .iter()
+            .find(|value| !full.iter().any(|known| known == *value))
+        {
+            return Err(refused(
+                choice,
+                format!("'{odd}' is not among {}", full.join(", ")),
+            ));
+        }
+        let chosen = full.iter().filter(|value| wanted.contains(&value.as_str()));
+        visited[index] = chosen.cloned().collect();
+    }
+    Ok(visited)
+}
+
+/// Every point of a sweep over `visited`, rows first, with the indices of the participants that run
+/// there. A participant that ignores an axis runs once, not for each of its values.
+pub(crate) fn points(
+    definition: &ExperimentDefinition,
+    visited: &[Vec<String>],
+    participants: &[Participant],
+) -> Vec<(SweepPoint, Vec<usize>)> {
+    let mut all = vec![SweepPoint::new()];
+    for (axis, values) in definition.axes().zip(visited) {
+        let with = |at: &SweepPoint, value: &String| {
+            let mut at = at.clone();
+            at.insert(axis.key.clone(), value.clone());
+            at
+        };
+        let longer = all
+            .iter()
+            .flat_map(|at| values.iter().map(move |value| with(at, value)));
+        all = longer.collect();
+    }
+    let mut done: Vec<(usize, SweepPoint)> = Vec::new();
+    let mut points = Vec::new();
+    for at in all {
+        let mut here = Vec::new();
+        for (index, one) in participants.iter().enumerate() {
+            let shown = (index, one.program.shown_at(&at));
+            if one.takes_part_at(&at) && !done.contains(&shown) {
+                done.push(shown);
+                here.push(index);
+            }
+        }
+        if !here.is_empty() {
+            points.push((at, here));
+        }
+    }
+    points
+}
+
+/// How many cells a whole experiment has, with those of programs that are not installed.
+///
+/// # Errors
+/// A mistake in a program's file.
+pub(crate) fn count_cells(
+    name: &str,
+    mode: Mode,
+    definition: &ExperimentDefinition,
+) -> Result<usize, LabError> {
+    let keys = definition.programs.of(mode).iter();
+    let all = keys.map(|key| Participant::of(definition, beside(name), key));
+    let all: Vec<Participant> = all.collect::<Result<_, _>>()?;
+    let visited = visited_values(definition, mode, &[])?;
+    let points = points(definition, &visited, &all);
+    Ok(points.iter().map(|(_, here)| here.len()).sum())
+}
+
+/// Values of the holes at a point: `given`, then the point's axes and what their values set, which may refer
+/// to it, then `own`, a variant's settings, then the experiment's parameters, which both may refer to all
+/// these. A parameter does not replace a value that is there.
+///
+/// # Errors
+/// A hole that nothing fills.
+pub(crate) fn variables(
+    name: &str,
+    definition: &ExperimentDefinition,
+    at: &SweepPoint,
+    given: Variables,
+    own: &Variables,
+) -> Result<Variables, LabError> {
+    let mut known = given;
+    for axis in definition.axes() {
+        let value = at.get(&axis.key).map_or("", String::as_str);
+        for (key, text) in axis.variables(value) {
+            let text = template::expand(text, &known).map_err(|e| mistake(name, key, e))?;
+            known.insert(key.clone(), text);
+        }
+    }
+    let mut all = known.clone();
+    let expanded = |table: &str, key: &str, text: &str| {
+        let key = format!("{table}.{key}");
+        template::expand(text, &known).map_err(|e| mistake(name, &key, e))
+    };
+    for (key, text) in own {
+        all.insert(key.clone(), expanded("variants.sets", key, text)?);
+    }
+    for (key, text) in &definition.parameters {
+        let text = expanded("parameters", key, text)?;
+        all.entry(key.clone()).or_insert(text);
+    }
+    Ok(all)
+}
+
+/// Values of the axes of a point as they are written, with nothing filled in.
+fn unexpanded(definition: &ExperimentDefinition, at: &SweepPoint) -> Variables {
+    let axes = definition
+        .axes()
+        .filter_map(|axis| Some((axis, at.get(&axis.key)?)));
+    let all = axes.flat_map(|(axis, value)| axis.variables(value));
+    all.map(|(key, text)| (key.clone(), text.to_owned()))
+        .collect()
+}
+
+/// Size of the file that is asked for at a point: an axis's, else the experiment's. `None`: no file, or
+/// it depends on what is known only when a run is prepared.
+pub(crate) fn asked_bytes(
+    definition: &ExperimentDefinition,
+    mode: Mode,
+    at: &SweepPoint,
+) -> Option<u64> {
+    let known = unexpanded(definition, at);
+    let usual = definition.bytes.as_ref().map(|bytes| bytes.of(mode));
+    let size = template::expand(known.get("bytes").or(usual)?, &known).ok()?;
+    units::size(&size).ok()
+}
+
+/// The order in which the participants of a point run in one repetition: each begins once, so that
 /// no program always follows the same other one.
-pub(crate) fn rotated(entrants: &[usize], repetition: u32) -> Vec<usize> {
-    let mut order = entrants.to_vec();
-    if !order.is_empty() {
-        let by = repetition as usize % order.len();
-        order.rotate_left(by);
-    }
+pub(crate) fn rotated(count: usize, repetition: u32) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    order.rotate_left(repetition as usize % count.max(1));
     order
 }
 
 /// The seed of a run: the same for every program at a point, another one in each repetition, and
 /// independent of which other points are visited. At most 2⁵³ − 1, which every JSON reader keeps.
-pub(crate) fn run_seed(seed: u64, at: &At, repetition: u32) -> u64 {
-    let mut hash = Fnv::default();
-    hash.take(&seed.to_le_bytes());
-    for (key, value) in at {
-        hash.take(key.as_bytes());
-        hash.take(b"=");
-        hash.take(value.as_bytes());
-        hash.take(b";");
-    }
-    hash.take(&repetition.to_le_bytes());
-    hash.0 >> 11
+pub(crate) fn run_seed(seed: u64, at: &SweepPoint, repetition: u32) -> u64 {
+    let point: String = at
+        .iter()
+        .map(|(key, value)| format!("{key}={value};"))
+        .collect();
+    let parts = [
+        &seed.to_le_bytes()[..],
+        point.as_bytes(),
+        &repetition.to_le_bytes(),
+    ];
+    fnv1a(&parts.concat()) >> 11
 }
 
 /// Tells versions of an experiment's file apart.
 pub(crate) fn fingerprint(text: &str) -> String {
-    let mut hash = Fnv::default();
-    hash.take(text.as_bytes());
-    format!("{:016x}", hash.0)
+    format!("{:016x}", fnv1a(text.as_bytes()))
 }
 
-/// FNV-1a.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn take(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// Cost of building and taking down a network and of starting a server in a run, seconds.
@@ -211,13 +353,13 @@ const OVERHEAD_SECONDS: f64 = 1.0;
 /// The rate that is assumed where nothing is published, bit/s: of a network, and of loopback.
 const ASSUMED_RATES: (f64, f64) = (300e6, 10e9);
 
-/// A guess of how long one run of the program or variant `key` lasts. `bytes` is the size of its file.
+/// A guess of how long one run of a participant lasts, with a file of `bytes`.
 #[allow(clippy::cast_precision_loss, reason = "a guess")]
 pub(crate) fn expected_seconds(
-    definition: &Definition,
+    definition: &ExperimentDefinition,
     mode: Mode,
     key: &str,
-    at: &At,
+    at: &SweepPoint,
     bytes: u64,
 ) -> f64 {
     let fixed = definition.parameters.get("seconds");
@@ -230,7 +372,7 @@ pub(crate) fn expected_seconds(
 
 /// The rate at which a program is expected to move its file, bit/s: what its variant says, or what
 /// was published, or the network's.
-fn expected_rate(definition: &Definition, key: &str, at: &At) -> f64 {
+fn expected_rate(definition: &ExperimentDefinition, key: &str, at: &SweepPoint) -> f64 {
     let variant = definition.variants.get(key);
     let said = variant.and_then(|variant| variant.expects);
     let known = said.or_else(|| definition.published(key, "goodput", at));
@@ -238,17 +380,18 @@ fn expected_rate(definition: &Definition, key: &str, at: &At) -> f64 {
         return megabits * 1e6;
     }
     let assumed = match definition.kind {
-        Kind::Loopback => ASSUMED_RATES.1,
-        Kind::Net | Kind::Sim => ASSUMED_RATES.0,
+        ExperimentKind::Loopback => ASSUMED_RATES.1,
+        ExperimentKind::Net | ExperimentKind::Sim => ASSUMED_RATES.0,
     };
     bottleneck(definition, at).map_or(assumed, |rate| rate.min(assumed))
 }
 
 /// The rate of a network's usual path, bit/s, if the point alone says it.
-fn bottleneck(definition: &Definition, at: &At) -> Option<f64> {
+#[allow(clippy::cast_precision_loss, reason = "a guess")]
+fn bottleneck(definition: &ExperimentDefinition, at: &SweepPoint) -> Option<f64> {
     let network = definition.network.as_ref()?;
     let rate = network.get("default")?.get("rate")?.as_str()?;
-    let rate = template::expand(rate, &variables::of_point(definition, at)).ok()?;
+    let rate = template::expand(rate, &unexpanded(definition, at)).ok()?;
     let rate = units::rate(&rate).ok()?;
     Some(rate.as_bits_per_second() as f64)
 }

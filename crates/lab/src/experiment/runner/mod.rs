@@ -1,25 +1,19 @@
-//! Runs an experiment, point by point, and keeps what is done at every moment.
+//! Runs an experiment, point by point, and keeps finished cells at every moment.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::axes::At;
-use super::axes::Kind;
-use super::best;
-use super::definition::Definition;
-use super::interrupt::Interrupts;
-use super::measurement::{self, Made, Run, Runs};
-use super::measures;
-use super::merge::{self, ENDED_EARLY};
-use super::plan::{self, Entrant};
-use super::planned::span;
-use super::preparation::Setup;
-use super::results::{AlsoValue, Cell, Results, Series};
-use super::save::{self, Written};
-use super::schedule::{self, Schedule, Turn, Visit};
+use super::definition::{self, ExperimentDefinition, ExperimentKind, SweepPoint};
+use super::measurement::{FinishedRun, RunMaker};
+use super::plan::{self, Participant};
+use super::preparation::RunSetup;
+use super::process::Interrupts;
+use super::results::{ExperimentResults, MeasureValue, ResultCell, TimeSeries};
+use super::schedule::{self, PointVisit, Schedule, span};
 use super::scratch::Scratch;
-use super::simulation::{self, Place};
-use super::{Mode, RunRequest, Saved, tally};
+use super::statistics::{self, add_run};
+use super::store::{self, ENDED_EARLY};
+use super::{Mode, RunRequest, SavedResults, best, simulation};
 use crate::LabError;
 
 /// How often a run is made again because the lab could not keep up.
@@ -32,136 +26,143 @@ const ROUNDS: u32 = 2;
 const UNSAVED: Duration = Duration::from_secs(30);
 
 /// Experiment that is being run, and its results so far.
-struct Experiment<'a> {
+struct ExperimentRun<'a> {
     request: &'a RunRequest,
-    definition: Definition,
-    entrants: Vec<Entrant>,
+    definition: ExperimentDefinition,
+    participants: Vec<Participant>,
     longhaul: PathBuf,
-    // Before `interrupts`: what it holds back takes effect when everything else is gone.
+    // Dropped before `interrupts`: a signal takes effect when everything else is gone.
     scratch: Scratch,
     interrupts: Interrupts,
-    results: Results,
-    began: Instant,
+    results: ExperimentResults,
     /// When the results were last written.
     saved: Instant,
     /// Something was measured.
     measured: bool,
 }
 
-/// Whether to go on.
+/// Why a run ends early.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Continue,
+enum EarlyEnd {
     /// A signal came.
     Interrupted,
     /// The time that was given is used up.
     OutOfTime,
 }
 
-/// Runs what `request` asks for; `say` hears lines for people.
+/// Runs what `request` asks for; `say` gets lines for people.
 ///
 /// # Errors
 /// See [`super::run`].
-pub(crate) fn run(request: &RunRequest, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
+pub(crate) fn run(
+    request: &RunRequest,
+    say: &mut dyn FnMut(&str),
+) -> Result<SavedResults, LabError> {
     let schedule = Schedule::of(request)?;
     let results = &schedule.blank;
     std::fs::create_dir_all(&request.out)
         .map_err(|e| LabError::system(format!("cannot make {}", request.out.display()), e))?;
-    let file = save::file(&request.out, &results.experiment, &results.mode);
+    let file = store::file(&request.out, results);
     if request.fresh {
-        save::set_aside(&file)?;
-    } else if let Some(kept) = save::read(&file)? {
-        merge::check(&file, &kept, results)?;
+        store::set_aside(&file)?;
+    } else if let Some(kept) = store::read(&file)? {
+        store::check(&file, &kept, results)?;
     }
     say(&schedule.planned(u32::MAX).to_text());
     for note in &results.notes {
         say(&format!("note: {note}"));
     }
     let interrupts = Interrupts::hold()?;
-    let now = Instant::now();
-    let mut experiment = Experiment {
+    let mut experiment = ExperimentRun {
         request,
         results: schedule.blank,
         definition: schedule.definition,
-        entrants: schedule.entrants,
+        participants: schedule.participants,
         longhaul: schedule.longhaul,
         scratch: Scratch::new()?,
         interrupts,
-        began: now,
-        saved: now,
+        saved: Instant::now(),
         measured: false,
     };
-    let visited = experiment.run_all(schedule.visits, say);
-    let something =
-        !experiment.results.cells.is_empty() || !experiment.results.unfinished.is_empty();
-    if visited.is_err() && something {
-        // Why it ended matters more than whether this can be written.
-        let _ = experiment.save();
+    if let Err(error) = experiment.visit_all(schedule.visits, say) {
+        let results = &experiment.results;
+        if !results.cells.is_empty() || !results.unfinished.is_empty() {
+            // Why it ended matters more than whether this can be written.
+            let _ = experiment.save();
+        }
+        return Err(error);
     }
-    visited?;
-    experiment.finish(say)
+    let saved = experiment.save()?;
+    if experiment.interrupts.has_come() {
+        let json = saved.json.display();
+        say(&format!(
+            "what is done is in {json}; --resume goes on from there"
+        ));
+    }
+    // The signal takes effect when the experiment is dropped, here.
+    Ok(saved)
 }
 
-impl Experiment<'_> {
+impl ExperimentRun<'_> {
     /// Visits the points, then again those where the lab spoiled every run.
-    fn run_all(
+    fn visit_all(
         &mut self,
-        mut visits: Vec<Visit>,
+        mut visits: Vec<PointVisit>,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), LabError> {
         for round in 0..=ROUNDS {
-            if self.visit_all(&visits, say)? != Next::Continue {
+            if self.visit_each(&visits, say)?.is_some() {
                 return Ok(());
             }
             visits = self.spoiled(visits);
-            let cells: usize = visits.iter().map(|visit| visit.turns.len()).sum();
+            let cells: usize = visits.iter().map(|visit| visit.cells.len()).sum();
             if cells == 0 {
                 return Ok(());
             }
-            say(&match round < ROUNDS {
-                true => format!(
-                    "{cells} cells have only INVALID runs and are repeated ({} of {ROUNDS} times)",
-                    round + 1
-                ),
-                false => format!("{cells} cells have only INVALID runs: the machine is too busy"),
-            });
+            let then = match round < ROUNDS {
+                true => format!(" and are repeated ({} of {ROUNDS} times)", round + 1),
+                false => ": the machine is too busy".to_owned(),
+            };
+            say(&format!("{cells} cells have only INVALID runs{then}"));
         }
         Ok(())
     }
 
     /// The visits to cells of which no run counts, from the first repetition.
-    fn spoiled(&self, mut visits: Vec<Visit>) -> Vec<Visit> {
+    fn spoiled(&self, mut visits: Vec<PointVisit>) -> Vec<PointVisit> {
         for visit in &mut visits {
-            let at = visit.at.clone();
-            visit.turns.retain_mut(|turn| {
-                (turn.first, turn.kept) = (0, None);
-                let blank = self.blank_cell(&self.entrants[turn.entrant], &at);
-                let own = self.results.cells.iter().find(|c| merge::same(c, &blank));
-                own.is_some_and(schedule::is_spoiled)
+            let at = &visit.at;
+            visit.cells.retain_mut(|cell| {
+                (cell.first, cell.kept) = (0, None);
+                let blank = self.blank_cell(cell.participant, at);
+                let mut own = self.results.cells.iter();
+                own.any(|cell| store::is_same(cell, &blank) && schedule::is_spoiled(cell))
             });
         }
-        visits.retain(|visit| !visit.turns.is_empty());
+        visits.retain(|visit| !visit.cells.is_empty());
         visits
     }
 
-    /// Visits the points; after each, what is done is on the disk.
-    fn visit_all(&mut self, visits: &[Visit], say: &mut dyn FnMut(&str)) -> Result<Next, LabError> {
+    /// Visits the points; after each, its results are on the disk.
+    fn visit_each(
+        &mut self,
+        visits: &[PointVisit],
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Option<EarlyEnd>, LabError> {
         let began = Instant::now();
         for (done, visit) in visits.iter().enumerate() {
-            let next = self.visit(visit, say)?;
-            let why = match next {
-                Next::Continue => None,
-                Next::Interrupted => Some("interrupted"),
-                Next::OutOfTime => Some("the time is used up"),
-            };
-            if let Some(why) = why {
+            if let Some(end) = self.visit(visit, say)? {
+                let why = match end {
+                    EarlyEnd::Interrupted => "interrupted",
+                    EarlyEnd::OutOfTime => "the time is used up",
+                };
                 let note = format!(
                     "{ENDED_EARLY}{why} after {done} of {} points.",
                     visits.len()
                 );
                 say(&note);
                 self.results.notes.push(note);
-                return Ok(next);
+                return Ok(Some(end));
             }
             self.save()?;
             let left = visits.len() - done - 1;
@@ -173,33 +174,39 @@ impl Experiment<'_> {
                 ));
             }
         }
-        Ok(Next::Continue)
+        Ok(None)
     }
 
-    /// Every program in turn, as often as it has repetitions.
-    fn visit(&mut self, visit: &Visit, say: &mut dyn FnMut(&str)) -> Result<Next, LabError> {
-        let mut cells: Vec<Cell> = visit
-            .turns
+    /// Runs every program of a point in turn, as often as it has repetitions.
+    fn visit(
+        &mut self,
+        visit: &PointVisit,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Option<EarlyEnd>, LabError> {
+        let blank = |cell: &schedule::ScheduledCell| self.blank_cell(cell.participant, &visit.at);
+        let begin =
+            |cell: &schedule::ScheduledCell| cell.kept.clone().unwrap_or_else(|| blank(cell));
+        let mut cells: Vec<ResultCell> = visit.cells.iter().map(begin).collect();
+        let mut left: Vec<u32> = visit
+            .cells
             .iter()
-            .map(|turn| self.begin(turn, visit))
+            .map(|cell| cell.end - cell.first)
             .collect();
-        let mut left: Vec<u32> = visit.turns.iter().map(|t| t.end - t.first).collect();
-        let first = visit.turns.iter().map(|turn| turn.first).min().unwrap_or(0);
-        let end = visit.turns.iter().map(|turn| turn.end).max().unwrap_or(0);
-        let order: Vec<usize> = (0..visit.turns.len()).collect();
-        let mut ended = Ok(Next::Continue);
+        let first = visit.cells.iter().map(|cell| cell.first).min().unwrap_or(0);
+        let end = visit.cells.iter().map(|cell| cell.end).max().unwrap_or(0);
+        let mut ended = Ok(None);
         'repetitions: for repetition in first..end {
             let seed = plan::run_seed(self.results.seed, &visit.at, repetition);
-            for place in plan::rotated(&order, repetition) {
-                let turn = &visit.turns[place];
-                if !(turn.first..turn.end).contains(&repetition) {
+            for index in plan::rotated(cells.len(), repetition) {
+                let scheduled = &visit.cells[index];
+                if !(scheduled.first..scheduled.end).contains(&repetition) {
                     continue;
                 }
-                ended = self.sample(turn.entrant, &visit.at, &mut cells[place], seed);
-                if !matches!(ended, Ok(Next::Continue)) {
+                ended = self.add_runs(scheduled.participant, &visit.at, &mut cells[index], seed);
+                if !matches!(ended, Ok(None)) {
                     break 'repetitions;
                 }
-                left[place] -= 1;
+                left[index] -= 1;
             }
             if self.saved.elapsed() > UNSAVED {
                 self.keep(&cells, &left);
@@ -212,191 +219,153 @@ impl Experiment<'_> {
     }
 
     /// Takes cells into the results: those that lack runs do not count.
-    fn keep(&mut self, cells: &[Cell], left: &[u32]) {
+    fn keep(&mut self, cells: &[ResultCell], left: &[u32]) {
+        let results = &mut self.results;
         for (cell, left) in cells.iter().zip(left) {
-            let results = &mut self.results;
-            results.unfinished.retain(|known| !merge::same(known, cell));
+            for all in [&mut results.unfinished, &mut results.cells] {
+                all.retain(|known| !store::is_same(known, cell));
+            }
             let kept = match left {
                 0 => &mut results.cells,
                 _ => &mut results.unfinished,
             };
-            kept.retain(|known| !merge::same(known, cell));
-            if !cell.samples.is_empty() {
-                kept.push(cell.clone());
-            }
+            kept.extend((!cell.samples.is_empty()).then(|| cell.clone()));
         }
     }
 
-    /// The cell of a turn as it is before its first run.
-    fn begin(&self, turn: &Turn, visit: &Visit) -> Cell {
-        let kept = turn.kept.clone();
-        kept.unwrap_or_else(|| self.blank_cell(&self.entrants[turn.entrant], &visit.at))
-    }
-
-    /// The cell of an entrant at a point, with what was published.
-    fn blank_cell(&self, entrant: &Entrant, at: &At) -> Cell {
-        let asked = |mode| schedule::asked(&self.definition, mode, at);
-        let mode = self.request.mode;
-        let whole = entrant.bytes(mode, asked(mode)) == asked(Mode::Full);
-        let at = entrant.program.shown_at(at);
+    /// The cell of a participant at a point, with what was published.
+    fn blank_cell(&self, participant: usize, at: &SweepPoint) -> ResultCell {
+        let (one, mode) = (&self.participants[participant], self.request.mode);
+        let asked = |mode| plan::asked_bytes(&self.definition, mode, at).unwrap_or(0);
+        let is_whole = one.bytes(mode, asked(mode)) == asked(Mode::Full);
+        let at = one.program.shown_at(at);
         let published = |measure: &str| {
-            let paper = self.definition.published(&entrant.key, measure, &at);
+            let paper = self.definition.published(&one.key, measure, &at);
             // The time for a part of the file is not the published one.
-            paper.filter(|_| whole || !measures::grows_with_file(measure))
+            paper.filter(|_| is_whole || !definition::grows_with_file(measure))
         };
-        let paper = published(&self.definition.measure);
         let also = self.definition.also.iter().map(|also| {
-            let value = AlsoValue {
+            let value = MeasureValue {
                 paper: published(&also.measure),
-                ..AlsoValue::default()
+                ..MeasureValue::default()
             };
             (also.measure.clone(), value)
         });
-        let also = also.collect();
-        Cell {
+        let (also, paper) = (also.collect(), published(&self.definition.measure));
+        ResultCell {
             also,
-            ..tally::empty(&entrant.key, at, paper)
+            ..statistics::empty_cell(&one.key, at, paper)
         }
     }
 
     /// Runs a program once, and again if the lab could not keep up; every run is kept, or none if it
     /// ends early.
-    fn sample(
+    fn add_runs(
         &mut self,
-        entrant: usize,
-        at: &At,
-        cell: &mut Cell,
+        participant: usize,
+        at: &SweepPoint,
+        cell: &mut ResultCell,
         seed: u64,
-    ) -> Result<Next, LabError> {
+    ) -> Result<Option<EarlyEnd>, LabError> {
         let mut runs = Vec::new();
         for _ in 0..=RETRIES {
-            if self.interrupts.came() {
-                return Ok(Next::Interrupted);
+            if self.interrupts.has_come() {
+                return Ok(Some(EarlyEnd::Interrupted));
             }
             if self
                 .request
                 .until
                 .is_some_and(|until| Instant::now() >= until)
             {
-                return Ok(Next::OutOfTime);
+                return Ok(Some(EarlyEnd::OutOfTime));
             }
-            let made = match self.measure(entrant, at, seed)? {
-                Run::Interrupted => return Ok(Next::Interrupted),
-                Run::Made(made) => made,
+            let Some(run) = self.measure(participant, at, seed)? else {
+                return Ok(Some(EarlyEnd::Interrupted));
             };
             self.measured = true;
-            let spoiled = made.sample.spoiled;
-            runs.push(made);
+            let spoiled = run.record.spoiled;
+            runs.push(run);
             if !spoiled {
                 break;
             }
         }
-        for made in runs {
-            self.results.environment.sysctls.extend(made.settings);
-            if made.sample.invalid.is_empty() {
-                keep(&self.definition, &mut cell.series, made.series);
+        for run in runs {
+            self.results.environment.sysctls.extend(run.settings);
+            if run.record.invalid.is_empty() {
+                keep_series(&self.definition, &mut cell.series, run.series);
             }
-            tally::add(cell, made.sample);
+            add_run(cell, run.record);
         }
-        Ok(Next::Continue)
+        Ok(None)
     }
 
-    fn measure(&self, entrant: usize, at: &At, seed: u64) -> Result<Run, LabError> {
-        let entrant = &self.entrants[entrant];
-        let (name, definition) = (&self.results.experiment, &self.definition);
-        let (mode, interrupts) = (self.request.mode, &self.interrupts);
-        if definition.kind == Kind::Sim {
-            let place = Place {
-                name,
-                definition,
-                mode,
-                interrupts,
-            };
-            let simulated = simulation::run(&place, at, entrant, seed)?;
-            return Ok(simulated.map_or(Run::Interrupted, |(sample, series)| {
-                Run::Made(Box::new(Made::simulated(sample, series)))
-            }));
-        }
-        let setup = Setup {
-            name,
-            definition,
-            mode,
+    /// Makes one run; `None`: the user wants to stop.
+    fn measure(
+        &self,
+        participant: usize,
+        at: &SweepPoint,
+        seed: u64,
+    ) -> Result<Option<FinishedRun>, LabError> {
+        let one = &self.participants[participant];
+        let setup = RunSetup {
+            name: &self.results.experiment,
+            definition: &self.definition,
+            mode: self.request.mode,
             longhaul: &self.longhaul,
             scratch: &self.scratch,
-            interrupts,
+            interrupts: &self.interrupts,
         };
+        if self.definition.kind == ExperimentKind::Sim {
+            return simulation::run(&setup, at, one, seed);
+        }
         let record = self.results.environment.sysctls.is_empty();
-        let Some(prepared) = setup.prepare(entrant, at, seed, record)? else {
-            return Ok(Run::Interrupted);
+        let Some(prepared) = setup.prepare(one, at, seed, record)? else {
+            return Ok(None);
         };
-        let runs = Runs {
+        let maker = RunMaker {
             longhaul: &self.longhaul,
-            definition,
-            interrupts,
-            first: !self.measured && !self.request.wait,
+            definition: &self.definition,
+            interrupts: &self.interrupts,
+            is_first: !self.measured && !self.request.wait,
         };
-        measurement::run(&runs, entrant, &prepared, seed)
+        maker.run(one, &prepared, seed)
     }
 
-    /// One line a cell of a point that has all its runs, and one for each best of them.
-    fn tell(&self, cells: &[Cell], left: &[u32], say: &mut dyn FnMut(&str)) {
+    /// Says one line for each cell of a point that has all its runs, and one for each best of them.
+    fn tell(&self, cells: &[ResultCell], left: &[u32], say: &mut dyn FnMut(&str)) {
         let whole = cells.iter().zip(left).filter(|(_, left)| **left == 0);
-        let mut whole: Vec<Cell> = whole.map(|(cell, _)| cell.clone()).collect();
+        let mut whole: Vec<ResultCell> = whole.map(|(cell, _)| cell.clone()).collect();
         if whole.len() == cells.len() {
-            best::add(
-                &self.definition.best,
-                self.definition.higher_is_better,
-                &mut whole,
-                0,
-            );
+            let higher_is_better = self.definition.higher_is_better;
+            best::add(&self.definition.best, higher_is_better, &mut whole);
         }
+        let results = &self.results;
         for cell in whole {
-            let label = match &cell.chosen {
-                Some(chosen) => format!("{} ({chosen})", cell.program),
-                None => cell.program.clone(),
-            };
-            say(&tally::describe(
-                &cell,
-                &label,
-                &self.results.reference,
-                &self.results.unit,
-                &self.results.also,
-            ));
+            let (reference, unit) = (&results.reference, &results.unit);
+            say(&statistics::describe(&cell, reference, unit, &results.also));
         }
     }
 
-    /// Writes what was measured since the last time, beside what is there.
-    fn save(&mut self) -> Result<Written, LabError> {
-        self.results.seconds = self.began.elapsed().as_secs_f64();
-        self.began = Instant::now();
-        let written = save::save(&self.request.out, &self.definition, &self.results)?;
+    /// Writes the cells that were measured, beside those that are there.
+    fn save(&mut self) -> Result<SavedResults, LabError> {
+        self.results.seconds = self.saved.elapsed().as_secs_f64();
         self.saved = Instant::now();
-        Ok(written)
-    }
-
-    /// Keeps the results. If a signal came, it takes effect when this experiment is dropped.
-    fn finish(mut self, say: &mut dyn FnMut(&str)) -> Result<Saved, LabError> {
-        let written = self.save()?;
-        let Written { results, json, csv } = written;
-        if self.interrupts.came() {
-            let json = json.display();
-            say(&format!(
-                "what is done is in {json}; --resume goes on from there"
-            ));
-        }
-        Ok(Saved { results, json, csv })
+        store::save(&self.request.out, &self.definition, &self.results)
     }
 }
 
-/// Keeps what a run says over time, if its chart still lacks a run.
-fn keep(definition: &Definition, kept: &mut Vec<Series>, fresh: Vec<Series>) {
+/// Keeps the series of a run, if its chart still lacks a run.
+fn keep_series(
+    definition: &ExperimentDefinition,
+    kept: &mut Vec<TimeSeries>,
+    fresh: Vec<TimeSeries>,
+) {
     for mut series in fresh {
-        let same = |other: &&Series| other.chart == series.chart && other.line == series.line;
-        series.run = kept.iter().filter(same).count();
+        let is_same =
+            |other: &&TimeSeries| other.chart == series.chart && other.line == series.line;
+        series.run = kept.iter().filter(is_same).count();
         let wanted = definition.series.get(series.chart).map_or(0, |s| s.runs);
-        if series.run < wanted {
-            kept.push(series);
-        }
+        kept.extend((series.run < wanted).then_some(series));
     }
 }
 

@@ -1,7 +1,4 @@
-use std::path::Path;
-
 use super::*;
-use crate::experiment::Mode;
 
 const EXPERIMENT: &str = r#"
 title = "Few connections"
@@ -25,81 +22,8 @@ warm-up = "1s"
 values = [21.2, 42.4, 84.8]
 "#;
 
-fn request(directory: &Path, text: &str) -> RunRequest {
-    let file = directory.join("few.toml");
-    std::fs::write(&file, text).unwrap();
-    RunRequest {
-        name: file.display().to_string(),
-        mode: Mode::Quick,
-        out: directory.join("results"),
-        repetitions: None,
-        seed: None,
-        only: Vec::new(),
-        programs: Vec::new(),
-        resume: false,
-        fresh: false,
-        wait: false,
-        at_most: None,
-        until: None,
-    }
-}
-
-#[test]
-fn a_whole_experiment_is_run_told_and_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut said = Vec::new();
-    let request = request(directory.path(), EXPERIMENT);
-    let saved = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
-    let kept: Results = serde_json::from_slice(&std::fs::read(&saved.json).unwrap()).unwrap();
-    assert_eq!(kept.cells.len(), saved.results.cells.len());
-    assert_eq!(saved.csv, request.out.join("few-quick.csv"));
-    assert_eq!(kept.across.values, ["1", "4"]);
-    assert_eq!(kept.notes, ["A note."]);
-    let [one, four] = kept.cells.as_slice() else {
-        panic!("{:?}", kept.cells);
-    };
-    assert_eq!((one.paper, four.paper), (Some(21.2), Some(84.8)));
-    for cell in [one, four] {
-        assert_eq!(cell.samples.len(), 2);
-        assert_ne!(cell.samples[0].seed, cell.samples[1].seed);
-        let (median, paper) = (cell.median.unwrap(), cell.paper.unwrap());
-        assert!((median / paper - 1.0).abs() < 0.05, "{median} {paper}");
-        assert_eq!(cell.half_width, None, "of two runs");
-    }
-    let told = |text: &str| said.iter().any(|line| line.contains(text));
-    assert!(told(
-        "few (quick): 2 points, 1 programs, 2 cells of 2 runs; about"
-    ));
-    assert!(told("connections 4"), "{said:?}");
-}
-
-#[test]
-fn a_request_changes_points_repetitions_and_seed() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut request = request(directory.path(), EXPERIMENT);
-    request.only = vec!["connections=2".into()];
-    request.repetitions = Some(1);
-    request.seed = Some(9);
-    let results = run(&request, &mut |_| {}).unwrap().results;
-    assert_eq!((results.cells.len(), results.seed), (1, 9));
-    let command = &results.cells[0].samples[0].command;
-    assert!(
-        command.starts_with("longhaul lab sim --flows 2 --time 1s --warm-up 1s --seed "),
-        "{command}"
-    );
-}
-
-#[test]
-fn variants_take_part_as_programs_with_their_own_settings_and_runs() {
-    let directory = tempfile::tempdir().unwrap();
-    let text = EXPERIMENT
-        .replace("[\"simulator\"]", "[\"slow\", \"fast\"]")
-        .replace("notes =", "baseline = 'slow'\nnotes =")
-        .replace(
-            "\n[paper]\nvalues = [21.2, 42.4, 84.8]\n",
-            "\nrtt = '{rtt}'\n",
-        )
-        + r#"
+/// Two variants, and the best of them.
+const VARIANTS: &str = r#"
 [variants.slow]
 program = "simulator"
 label = "200 ms"
@@ -112,248 +36,264 @@ program = "simulator"
 label = "20 ms"
 sets = { rtt = "20ms" }
 published_ratio = 10
+[best.either]
+label = "better one"
+of = ["slow", "fast"]
 "#;
-    let mut said = Vec::new();
-    let request = request(directory.path(), &text);
-    let saved = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
-    let results = saved.results;
-    assert_eq!(results.baseline.as_deref(), Some("slow"));
-    let programs: Vec<_> = results
-        .programs
-        .iter()
-        .map(|p| (&*p.key, &*p.label, p.published_ratio))
-        .collect();
-    assert_eq!(
-        programs,
-        [("slow", "200 ms", None), ("fast", "20 ms", Some(10.0))]
-    );
-    let runs: Vec<_> = results
-        .cells
-        .iter()
-        .map(|cell| (&*cell.program, cell.samples.len(), cell.paper))
-        .collect();
-    assert_eq!(
-        runs,
-        [
-            ("slow", 1, None),
-            ("fast", 2, None),
-            ("slow", 1, Some(9.0)),
-            ("fast", 2, None)
-        ]
-    );
-    assert!(results.cells[1].median > results.cells[0].median);
-    // At a point and repetition everybody has the same seed.
-    assert_eq!(
-        results.cells[0].samples[0].seed,
-        results.cells[1].samples[0].seed
-    );
-    let told = |text: &str| said.iter().any(|line| line.contains(text));
-    assert!(told("4 cells of 1 or 2 runs"), "{said:?}");
-    assert!(told("In a quick run '200 ms' has one run"), "{said:?}");
+
+/// An experiment file in a directory of its own, and a request to run it quickly.
+struct Fixture {
+    directory: tempfile::TempDir,
+    request: RunRequest,
 }
 
-#[test]
-fn what_cannot_be_run_is_refused_before_anything_is_made() {
-    let directory = tempfile::tempdir().unwrap();
-    for (from, to, named) in [
-        ("{connections}\"", "{conections}\"", "key 'simulation'"),
-        ("flows =", "flaws =", "flaws"),
-        ("\"1s\"\nwarm", "\"soon\"\nwarm", "--time"),
-        (
-            "\"simulator\"], quick = [\"simulator\"]",
-            "\"curl\"], quick = [\"curl\"]",
-            "curl",
-        ),
-    ] {
-        let request = request(directory.path(), &EXPERIMENT.replace(from, to));
-        let message = run(&request, &mut |_| {}).unwrap_err().to_string();
-        assert!(message.contains(named), "{message}");
-        assert!(!request.out.join("few-quick.json").exists());
+impl Fixture {
+    fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("few.toml");
+        std::fs::write(&file, text).unwrap();
+        let (name, out) = (file.display().to_string(), directory.path().join("results"));
+        let request = RunRequest::new(&name, Mode::Quick, &out);
+        Self { directory, request }
     }
-    let mut unknown = request(directory.path(), EXPERIMENT);
-    unknown.programs = vec!["rsync".into()];
-    assert!(matches!(
-        run(&unknown, &mut |_| {}),
-        Err(LabError::NotFound(_))
-    ));
+
+    /// A fixture with one repetition at one point.
+    fn at(connections: &str) -> Self {
+        let mut fixture = Self::new(EXPERIMENT);
+        fixture.request.repetitions = Some(1);
+        fixture.request.only = vec![format!("connections={connections}")];
+        fixture
+    }
+
+    /// Runs it: the results, and the lines that were said.
+    fn run(&self) -> Result<(ExperimentResults, String), LabError> {
+        let mut said = String::new();
+        let saved = run(&self.request, &mut |line| said += &format!("{line}\n"))?;
+        Ok((saved.results, said))
+    }
+
+    fn results(&self) -> ExperimentResults {
+        self.run().unwrap().0
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("results/few-quick.json")
+    }
+
+    fn kept(&self) -> ExperimentResults {
+        store::read(&self.file()).unwrap().unwrap()
+    }
+
+    /// Replaces the results that are kept.
+    fn keep(&self, results: &ExperimentResults) {
+        std::fs::write(self.file(), serde_json::to_vec(results).unwrap()).unwrap();
+    }
+}
+
+fn values(results: &ExperimentResults) -> Vec<&str> {
+    let cells = results.cells.iter();
+    cells.map(|cell| cell.at["connections"].as_str()).collect()
 }
 
 #[test]
-fn the_best_of_several_is_told_and_kept_but_is_no_run() {
-    let directory = tempfile::tempdir().unwrap();
+fn a_whole_experiment_is_run_reported_and_kept() {
+    let fixture = Fixture::new(EXPERIMENT);
+    let (_, said) = fixture.run().unwrap();
+    let kept = fixture.kept();
+    assert_eq!((values(&kept), kept.planned), (vec!["1", "4"], 2));
+    assert_eq!(
+        (&kept.across.values, &*kept.notes[0]),
+        (&vec!["1".into(), "4".into()], "A note.")
+    );
+    for (cell, published) in kept.cells.iter().zip([21.2, 84.8]) {
+        assert_eq!((cell.samples.len(), cell.paper), (2, Some(published)));
+        assert_ne!(cell.samples[0].seed, cell.samples[1].seed);
+        let median = cell.median.unwrap();
+        assert!(
+            (median / published - 1.0).abs() < 0.05,
+            "{median} {published}"
+        );
+        assert_eq!(cell.half_width, None, "of two runs");
+    }
+    assert!(said.contains("few (quick): 2 points, 1 programs, 2 cells of 2 runs; about"));
+    assert!(said.contains("connections 4"), "{said}");
+}
+
+#[test]
+fn a_request_changes_points_repetitions_and_seed() {
+    let mut fixture = Fixture::at("2");
+    fixture.request.seed = Some(9);
+    let results = fixture.results();
+    assert_eq!((results.cells.len(), results.seed), (1, 9));
+    let command = &results.cells[0].samples[0].command;
+    let expected = "longhaul lab sim --flows 2 --time 1s --warm-up 1s --seed ";
+    assert!(command.starts_with(expected), "{command}");
+}
+
+#[test]
+fn variants_take_part_as_programs_and_the_best_of_them_is_no_run() {
     let text = EXPERIMENT
         .replace("[\"simulator\"]", "[\"slow\", \"fast\"]")
         .replace("notes =", "baseline = 'either'\nnotes =")
         .replace(
             "\n[paper]\nvalues = [21.2, 42.4, 84.8]\n",
             "\nrtt = '{rtt}'\n",
-        )
-        + r#"
-[variants.slow]
-program = "simulator"
-label = "200 ms"
-sets = { rtt = "200ms" }
-[variants.fast]
-program = "simulator"
-label = "20 ms"
-sets = { rtt = "20ms" }
-[best.either]
-label = "better one"
-of = ["slow", "fast"]
-"#;
-    let mut said = Vec::new();
-    let request = request(directory.path(), &text);
-    let saved = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
-    let results = saved.results;
-    assert_eq!(results.programs[2].label, "better one");
-    assert_eq!(results.also[0].label, "ratio to the better one");
-    assert_eq!(results.cells.len(), 6);
+        );
+    let fixture = Fixture::new(&(text + VARIANTS));
+    let (results, said) = fixture.run().unwrap();
+    let programs = results.programs.iter();
+    let programs: Vec<_> = programs
+        .map(|p| (&*p.key, &*p.label, p.published_ratio))
+        .collect();
+    let best = ("either", "better one", None);
+    assert_eq!(
+        programs,
+        [
+            ("slow", "200 ms", None),
+            ("fast", "20 ms", Some(10.0)),
+            best
+        ]
+    );
+    let runs = results
+        .cells
+        .iter()
+        .map(|c| (&*c.program, c.samples.len(), c.paper));
+    let runs: Vec<_> = runs.filter(|(program, ..)| *program != "either").collect();
+    let expected = [
+        ("slow", 1, None),
+        ("fast", 2, None),
+        ("slow", 1, Some(9.0)),
+        ("fast", 2, None),
+    ];
+    assert_eq!(runs, expected);
     for point in results.cells.chunks(3) {
-        assert_eq!(point[2].chosen.as_deref(), Some("fast"));
-        assert_eq!(point[2].median, point[1].median);
-        let ratio = |cell: &Cell| cell.also["of-either"].median.unwrap();
+        // At a point and repetition all programs have the same seed.
+        assert_eq!(point[0].samples[0].seed, point[1].samples[0].seed);
+        assert_eq!(
+            (point[2].chosen.as_deref(), point[2].median),
+            (Some("fast"), point[1].median)
+        );
+        let ratio = |cell: &ResultCell| cell.also["of-either"].median.unwrap();
         assert!(ratio(&point[0]) < 0.5 && ratio(&point[1]) == 1.0);
     }
-    assert!(said.iter().any(|line| line.starts_with("either (fast)")));
-    let csv = std::fs::read_to_string(&saved.csv).unwrap();
-    assert!(csv.contains("ratio to the better one (\u{d7})"), "{csv}");
-    assert_eq!(csv.matches(",either,").count(), 0, "{csv}");
+    for line in [
+        "4 cells of 1 or 2 runs",
+        "In a quick run '200 ms' has one run",
+        "\neither (fast)",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+    let csv = std::fs::read_to_string(fixture.file().with_extension("csv")).unwrap();
+    assert!(
+        csv.contains("ratio to the better one (\u{d7})") && !csv.contains(",either,"),
+        "{csv}"
+    );
 }
 
-fn kept(request: &RunRequest) -> Results {
-    let file = request.out.join("few-quick.json");
-    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
-}
-
-fn values(results: &Results) -> Vec<&str> {
-    let cells = results.cells.iter();
-    cells.map(|cell| cell.at["connections"].as_str()).collect()
+#[test]
+fn an_experiment_with_a_mistake_is_refused_before_anything_is_written() {
+    for (from, to, named) in [
+        ("{connections}\"", "{conections}\"", "key 'simulation'"),
+        ("flows =", "flaws =", "flaws"),
+        ("\"1s\"\nwarm", "\"soon\"\nwarm", "--time"),
+        ("full = [\"simulator\"]", "full = [\"curl\"]", "curl"),
+    ] {
+        let mut fixture = Fixture::new(&EXPERIMENT.replace(from, to));
+        fixture.request.mode = Mode::Full;
+        let message = fixture.run().unwrap_err().to_string();
+        assert!(message.contains(named), "{message}");
+        assert!(!fixture.file().with_file_name("few-full.json").exists());
+    }
+    let mut unknown = Fixture::new(EXPERIMENT);
+    unknown.request.programs = vec!["rsync".into()];
+    assert!(matches!(unknown.run(), Err(LabError::NotFound(_))));
 }
 
 #[test]
 fn a_second_run_in_the_same_place_keeps_the_cells_of_the_first() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut request = request(directory.path(), EXPERIMENT);
-    request.repetitions = Some(1);
-    for only in ["connections=2", "connections=1"] {
-        request.only = vec![only.into()];
-        run(&request, &mut |_| {}).unwrap();
-    }
-    let results = kept(&request);
+    let mut fixture = Fixture::at("2");
+    fixture.results();
+    fixture.request.only = vec!["connections=1".into()];
+    fixture.results();
+    let results = fixture.kept();
     assert_eq!(values(&results), ["1", "2"]);
     assert_eq!(results.across.values, ["1", "2"]);
-    assert_eq!(results.planned, 2, "of a quick run");
-    let csv = std::fs::read_to_string(request.out.join("few-quick.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 3, "{csv}");
     assert_eq!(results.options, ["--repetitions", "1"]);
 }
 
 #[test]
-fn what_is_there_is_not_run_again_when_a_run_is_resumed() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut request = request(directory.path(), EXPERIMENT);
-    request.only = vec!["connections=4".into()];
-    request.repetitions = Some(1);
-    let first = run(&request, &mut |_| {}).unwrap().results;
-    request.only = Vec::new();
-    request.repetitions = None;
-    request.resume = true;
-    let mut said = Vec::new();
-    let all = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
-    let all = all.results;
+fn a_resumed_run_makes_only_the_missing_runs() {
+    let mut fixture = Fixture::at("4");
+    let first = fixture.results();
+    fixture.request.only.clear();
+    (fixture.request.repetitions, fixture.request.resume) = (None, true);
+    let all = fixture.results();
     assert_eq!(values(&all), ["1", "4"]);
-    let [_, four] = all.cells.as_slice() else {
-        panic!("{all:?}")
-    };
-    assert_eq!(four.samples[0], first.cells[0].samples[0], "is kept");
-    assert_eq!(four.samples.len(), 2);
-    assert_ne!(four.samples[0].seed, four.samples[1].seed);
-    run(&request, &mut |line| said.push(line.to_owned())).unwrap();
-    assert_eq!(kept(&request).cells, all.cells);
-    assert!(
-        said.iter()
-            .any(|line| line.contains("nothing to run; 2 cells")),
-        "{said:?}"
+    let four = &all.cells[1];
+    assert_eq!(
+        (four.samples.len(), &four.samples[0]),
+        (2, &first.cells[0].samples[0])
     );
+    assert_ne!(four.samples[0].seed, four.samples[1].seed);
+    let (_, said) = fixture.run().unwrap();
+    assert_eq!(fixture.kept().cells, all.cells);
+    assert!(said.contains("nothing to run; 2 cells"), "{said}");
 }
 
 #[test]
-fn half_a_cell_does_not_count_and_is_finished_when_the_run_is_resumed() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut request = request(directory.path(), EXPERIMENT);
-    request.repetitions = Some(1);
-    request.only = vec!["connections=4".into()];
-    let mut half = run(&request, &mut |_| {}).unwrap().results;
+fn an_unfinished_cell_is_finished_when_the_run_is_resumed() {
+    let mut fixture = Fixture::at("4");
+    let mut half = fixture.results();
     // As an interrupt after the first of two repetitions leaves it.
     half.unfinished = std::mem::take(&mut half.cells);
-    let file = request.out.join("few-quick.json");
-    std::fs::write(&file, serde_json::to_vec(&half).unwrap()).unwrap();
-    request.repetitions = None;
-    request.resume = true;
-    let whole = run(&request, &mut |_| {}).unwrap().results;
+    fixture.keep(&half);
+    (fixture.request.repetitions, fixture.request.resume) = (None, true);
+    let whole = fixture.results();
     assert!(whole.unfinished.is_empty());
-    let [cell] = whole.cells.as_slice() else {
-        panic!("{whole:?}")
-    };
-    assert_eq!(cell.samples.len(), 2);
-    assert_eq!(cell.samples[0], half.unfinished[0].samples[0]);
-}
-
-#[test]
-fn a_run_whose_time_is_used_up_says_so_and_counts_nothing_that_is_half() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut request = request(directory.path(), EXPERIMENT);
-    request.until = Some(Instant::now());
-    let mut said = Vec::new();
-    let results = run(&request, &mut |line| said.push(line.to_owned())).unwrap();
-    assert!(results.results.cells.is_empty());
-    assert!(
-        said.contains(&"Ended early: the time is used up after 0 of 2 points.".to_owned()),
-        "{said:?}"
+    let samples = &whole.cells[0].samples;
+    assert_eq!(
+        (samples.len(), &samples[0]),
+        (2, &half.unfinished[0].samples[0])
     );
-}
-
-#[test]
-fn results_that_do_not_fit_are_neither_mixed_nor_overwritten() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut request = request(directory.path(), EXPERIMENT);
-    request.repetitions = Some(1);
-    run(&request, &mut |_| {}).unwrap();
-    let before = kept(&request);
-    request.seed = Some(9);
-    let message = run(&request, &mut |_| {}).unwrap_err().to_string();
-    assert!(message.contains("seed 1, not 9"), "{message}");
-    assert_eq!(kept(&request), before);
-    request.fresh = true;
-    run(&request, &mut |_| {}).unwrap();
-    assert_eq!(kept(&request).seed, 9);
-    let aside = std::fs::read(request.out.join("few-quick.json~")).unwrap();
-    let aside: Results = serde_json::from_slice(&aside).unwrap();
-    assert_eq!(aside, before);
-    let file = request.out.join("few-quick.json");
-    std::fs::write(&file, "my notes").unwrap();
-    request.fresh = false;
-    assert!(matches!(
-        run(&request, &mut |_| {}),
-        Err(LabError::Usage(_))
-    ));
-    assert_eq!(std::fs::read_to_string(file).unwrap(), "my notes");
 }
 
 #[test]
 fn a_cell_of_which_the_lab_spoiled_every_run_is_run_again_when_resumed() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut request = request(directory.path(), EXPERIMENT);
-    request.only = vec!["connections=1".into()];
-    let mut results = run(&request, &mut |_| {}).unwrap().results;
-    for sample in &mut results.cells[0].samples {
-        sample.invalid = vec!["late".into()];
-        sample.spoiled = true;
-    }
-    let file = request.out.join("few-quick.json");
-    std::fs::write(&file, serde_json::to_vec(&results).unwrap()).unwrap();
-    request.resume = true;
-    let results = run(&request, &mut |_| {}).unwrap().results;
-    let samples = &results.cells[0].samples;
-    assert!(samples.len() == 2 && samples.iter().all(|sample| !sample.spoiled));
+    let mut fixture = Fixture::at("1");
+    let mut results = fixture.results();
+    let run = &mut results.cells[0].samples[0];
+    (run.invalid, run.spoiled) = (vec!["late".into()], true);
+    fixture.keep(&results);
+    fixture.request.resume = true;
+    let samples = &fixture.results().cells[0].samples;
+    assert!(samples.len() == 1 && !samples[0].spoiled);
+}
+
+#[test]
+fn a_run_whose_time_is_used_up_says_so_and_has_no_cells() {
+    let mut fixture = Fixture::new(EXPERIMENT);
+    fixture.request.until = Some(Instant::now());
+    let (results, said) = fixture.run().unwrap();
+    assert!(results.cells.is_empty());
+    let line = "\nEnded early: the time is used up after 0 of 2 points.\n";
+    assert!(said.contains(line), "{said}");
+}
+
+#[test]
+fn results_that_do_not_fit_are_neither_mixed_nor_overwritten() {
+    let mut fixture = Fixture::at("1");
+    let before = fixture.results();
+    fixture.request.seed = Some(9);
+    let message = fixture.run().unwrap_err().to_string();
+    assert!(message.contains("seed 1, not 9"), "{message}");
+    assert_eq!(fixture.kept(), before);
+    fixture.request.fresh = true;
+    fixture.results();
+    assert_eq!(fixture.kept().seed, 9);
+    let aside = fixture.file().with_file_name("few-quick.json~");
+    assert_eq!(store::read(&aside).unwrap(), Some(before));
+    std::fs::write(fixture.file(), "my notes").unwrap();
+    fixture.request.fresh = false;
+    assert!(matches!(fixture.run(), Err(LabError::Usage(_))));
+    assert_eq!(std::fs::read_to_string(fixture.file()).unwrap(), "my notes");
 }

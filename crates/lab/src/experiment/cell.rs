@@ -1,0 +1,465 @@
+//! One measurement, in the process that makes it: starts the servers, waits until they accept, runs
+//! the client, counts time and processor time, ends everything.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::process::{self, WaitEnd};
+use crate::LabError;
+use crate::net::signals::unblock_all;
+
+/// A command line and where it runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct HostCommand {
+    /// Host of the lab; without a lab it has no meaning.
+    pub(crate) host: String,
+    /// Program and arguments.
+    pub(crate) argv: Vec<String>,
+}
+
+/// A server, its name and where it listens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ServerTask {
+    /// Of the files with its output.
+    pub(crate) name: String,
+    pub(crate) command: HostCommand,
+    /// TCP port on which it listens when it is ready.
+    pub(crate) port: u16,
+}
+
+/// Measurement to make.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CellTask {
+    /// The `longhaul` that has `lab exec`; `None`: there is no lab, everything runs here.
+    pub(crate) lab: Option<PathBuf>,
+    pub(crate) servers: Vec<ServerTask>,
+    /// The program to measure.
+    pub(crate) client: HostCommand,
+    /// When the client is ended, seconds.
+    pub(crate) limit_seconds: u32,
+    /// For the programs' output and the outcome; their working directory and home.
+    pub(crate) directory: PathBuf,
+    /// Kernel settings to be noted: host, keys.
+    pub(crate) record: Vec<(String, Vec<String>)>,
+}
+
+/// Outcome of a measurement.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct CellOutcome {
+    /// Why the client failed.
+    pub(crate) failure: Option<String>,
+    /// Wall-clock seconds of the client, from its start to its end.
+    pub(crate) seconds: f64,
+    /// Processor seconds of client and server, their children included, start and end included.
+    pub(crate) cpu_seconds: f64,
+    /// `HOST: KEY` → value.
+    pub(crate) settings: BTreeMap<String, String>,
+}
+
+impl CellOutcome {
+    /// Of a run that did not get as far as its client.
+    pub(crate) fn failed(why: String) -> Self {
+        Self {
+            failure: Some(why),
+            ..Self::default()
+        }
+    }
+}
+
+impl CellTask {
+    /// Where the client's standard output goes.
+    pub(crate) fn client_output(&self) -> PathBuf {
+        self.directory.join("client.out")
+    }
+
+    /// Where [`run`] writes the outcome.
+    pub(crate) fn outcome_file(&self) -> PathBuf {
+        self.directory.join("outcome.json")
+    }
+
+    /// The command on its host.
+    fn command(&self, on_host: &HostCommand) -> Command {
+        let mut argv = on_host.argv.iter();
+        let mut command;
+        if let Some(longhaul) = &self.lab {
+            command = Command::new(longhaul);
+            command.args(["lab", "exec", &on_host.host, "--"]);
+        } else {
+            command = Command::new(argv.next().map_or("", String::as_str));
+        }
+        // A home of its own keeps the user's settings files out of the measurement.
+        command
+            .args(argv)
+            .current_dir(&self.directory)
+            .env("HOME", &self.directory)
+            .env("LC_ALL", "C")
+            .env_remove("XDG_CONFIG_HOME")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a command with its output in `NAME.out` and `NAME.err`.
+    fn start(&self, on_host: &HostCommand, name: &str) -> Result<Child, LabError> {
+        let file = |end: &str| {
+            let path = self.directory.join(format!("{name}.{end}"));
+            File::create(&path)
+                .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
+        };
+        let mut command = self.command(on_host);
+        command.stdout(file("out")?).stderr(file("err")?);
+        let shown = on_host.argv.join(" ");
+        command
+            .spawn()
+            .map_err(|e| LabError::system(format!("cannot start {shown}"), e))
+    }
+
+    /// Why a program that printed to `NAME.out` and `NAME.err` gave up, as far as it says.
+    fn last_words(&self, name: &str) -> String {
+        let text = |end: &str| {
+            let bytes = std::fs::read(self.directory.join(format!("{name}.{end}")));
+            String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+        };
+        let (out, err) = (text("out"), text("err"));
+        let last = |text: &str| {
+            let line = text.lines().rfind(|line| !line.trim().is_empty())?;
+            Some(line.trim().to_owned())
+        };
+        // iperf3 --json writes its errors into the document.
+        let document: Option<serde_json::Value> = serde_json::from_str(&out).ok();
+        let error = document.and_then(|d| Some(d.get("error")?.as_str()?.to_owned()));
+        let words = last(&err).or(error).or_else(|| last(&out));
+        words.unwrap_or_else(|| "it said nothing".to_owned())
+    }
+}
+
+/// Runs the task in `file` and writes its outcome beside the programs' output.
+///
+/// The process ends, with all it started, when its standard input does: in a lab the network then goes
+/// and ends the rest, else everything is in one process group.
+///
+/// # Errors
+/// The task cannot be read, a setting cannot be read, the server does not start. A client that
+/// fails is an outcome.
+pub(crate) fn run(file: &Path) -> Result<(), LabError> {
+    let task = read(file)?;
+    process::end_with_input(task.lab.is_none())
+        .map_err(|e| LabError::system("cannot start a thread", e))?;
+    measure(&task)
+}
+
+fn measure(task: &CellTask) -> Result<(), LabError> {
+    let observed = |error| LabError::system("cannot observe the programs", error);
+    unblock_all()?;
+    process::adopt_orphans().map_err(observed)?;
+    let settings = record(task)?;
+    let before = process::ended_children_cpu().map_err(observed)?;
+    let mut started = Vec::new();
+    let measured = start_all(task, &mut started).and_then(|()| client(task));
+    for mut server in started {
+        process::end(&mut server).map_err(observed)?;
+    }
+    process::end_orphans().map_err(observed)?;
+    let (seconds, failure) = measured?;
+    let outcome = CellOutcome {
+        failure,
+        seconds,
+        cpu_seconds: process::ended_children_cpu().map_err(observed)? - before,
+        settings,
+    };
+    let path = task.outcome_file();
+    serde_json::to_vec(&outcome)
+        .map_err(io::Error::from)
+        .and_then(|json| std::fs::write(&path, json))
+        .map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
+}
+
+fn read(file: &Path) -> Result<CellTask, LabError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| LabError::system(format!("cannot read {}", file.display()), e))?;
+    serde_json::from_str(&text)
+        .map_err(|e| LabError::Usage(format!("{}: not a job: {e}", file.display())))
+}
+
+/// How long a server may take until it accepts.
+const START: Duration = Duration::from_secs(20);
+
+/// Starts the servers, then waits until each listens. Those that were started are in `started` whatever
+/// happens.
+fn start_all(task: &CellTask, started: &mut Vec<Child>) -> Result<(), LabError> {
+    for server in &task.servers {
+        started.push(task.start(&server.command, &server.name)?);
+    }
+    let give_up = Instant::now() + START;
+    for (server, child) in task.servers.iter().zip(started) {
+        while !process::listens(child.id(), server.port, task.lab.is_some()) {
+            let ended = child.try_wait();
+            let ended = ended.map_err(|e| LabError::system("cannot observe the server", e))?;
+            let why = match ended {
+                Some(_) => "ended before it listened".to_owned(),
+                None if Instant::now() > give_up => {
+                    format!("does not listen on port {}", server.port)
+                }
+                None => {
+                    std::thread::sleep(Duration::from_millis(2));
+                    continue;
+                }
+            };
+            let words = task.last_words(&server.name);
+            return Err(LabError::Program(format!("the server {why}: {words}")));
+        }
+    }
+    Ok(())
+}
+
+/// Runs the client: its seconds, and why it failed.
+fn client(task: &CellTask) -> Result<(f64, Option<String>), LabError> {
+    use std::os::unix::process::ExitStatusExt;
+    let observed = |error| LabError::system("cannot observe the client", error);
+    let begin = Instant::now();
+    let limit = Duration::from_secs(u64::from(task.limit_seconds));
+    let mut child = task.start(&task.client, "client")?;
+    let end = process::wait(&mut child, begin + limit, None).map_err(observed)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let failure = match end {
+        WaitEnd::Ended(status) if status.success() => None,
+        WaitEnd::Ended(status) => {
+            let how = match (status.code(), status.signal()) {
+                (Some(code), _) => format!("exit code {code}"),
+                (_, signal) => format!("ended by signal {}", signal.unwrap_or_default()),
+            };
+            Some(format!("{how}: {}", task.last_words("client")))
+        }
+        WaitEnd::Late | WaitEnd::Interrupted => {
+            process::end(&mut child).map_err(observed)?;
+            Some(format!("not done after {} s", task.limit_seconds))
+        }
+    };
+    Ok((seconds, failure))
+}
+
+/// Prints a line for each file, an empty one if it is not there: some kernels hide settings of the
+/// whole machine from network namespaces.
+const PRINT_FILES: &str = r#"for f; do cat "$f" 2>/dev/null || echo; done"#;
+
+/// Reads the kernel settings to be noted, each on its host.
+fn record(task: &CellTask) -> Result<BTreeMap<String, String>, LabError> {
+    let mut settings = BTreeMap::new();
+    for (host, keys) in &task.record {
+        let files = keys
+            .iter()
+            .map(|key| format!("/proc/sys/{}", key.replace('.', "/")));
+        let print = ["sh", "-c", PRINT_FILES, "sh"].map(str::to_owned);
+        let shell = HostCommand {
+            host: host.clone(),
+            argv: print.into_iter().chain(files).collect(),
+        };
+        let output = task.command(&shell).output();
+        let output =
+            output.map_err(|e| LabError::system("cannot read the kernel's settings", e))?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr)
+                .trim()
+                .replace('\n', "; ");
+            let message = format!("cannot read the settings of host {host}: {why}");
+            return Err(LabError::Program(message));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        for (key, value) in keys.iter().zip(text.lines()) {
+            let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !value.is_empty() {
+                settings.insert(format!("{host}: {key}"), value);
+            }
+        }
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn shell(script: &str) -> HostCommand {
+        HostCommand {
+            host: "a".into(),
+            argv: ["sh", "-c", script].map(str::to_owned).into(),
+        }
+    }
+
+    fn task(directory: &TempDir, script: &str) -> CellTask {
+        CellTask {
+            lab: None,
+            servers: Vec::new(),
+            client: shell(script),
+            limit_seconds: 10,
+            directory: directory.path().to_owned(),
+            record: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_client_is_timed_and_its_output_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let task = task(&directory, "sleep 0.05; echo $HOME; pwd");
+        let (seconds, failure) = client(&task).unwrap();
+        assert!(
+            failure.is_none() && (0.05..9.0).contains(&seconds),
+            "{seconds}"
+        );
+        let place = directory.path().display();
+        let output = std::fs::read_to_string(task.client_output()).unwrap();
+        assert_eq!(output, format!("{place}\n{place}\n"));
+    }
+
+    #[test]
+    fn a_failure_has_its_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        for (script, reason) in [
+            (
+                "echo out; echo why >&2; echo >&2; exit 3",
+                "exit code 3: why",
+            ),
+            ("echo out; exit 3", "exit code 3: out"),
+            ("echo '{\"error\": \"busy\"}'; exit 1", "exit code 1: busy"),
+            ("exit 1", "exit code 1: it said nothing"),
+            ("kill -9 $$", "ended by signal 9: it said nothing"),
+        ] {
+            let (_, failure) = client(&task(&directory, script)).unwrap();
+            assert_eq!(failure.as_deref(), Some(reason), "{script}");
+        }
+        let mut slow = task(&directory, "exec sleep 60");
+        slow.limit_seconds = 0;
+        let (seconds, failure) = client(&slow).unwrap();
+        assert_eq!(failure.as_deref(), Some("not done after 0 s"));
+        assert!(seconds < 30.0);
+    }
+
+    #[test]
+    fn on_a_host_a_command_goes_through_the_lab() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut task = task(&directory, "true");
+        task.lab = Some("/opt/longhaul".into());
+        let command = task.command(&task.client);
+        let words: Vec<_> = command.get_args().collect();
+        assert_eq!(command.get_program(), "/opt/longhaul");
+        assert_eq!(words, ["lab", "exec", "a", "--", "sh", "-c", "true"]);
+    }
+
+    #[test]
+    fn a_server_that_gives_up_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut task = task(&directory, "true");
+        let server = |name: &str, script: &str| ServerTask {
+            name: name.to_owned(),
+            command: shell(script),
+            port: 0,
+        };
+        let fails = server("server-one", "echo 'port taken' >&2");
+        task.servers = vec![fails, server("server-two", "exec sleep 60")];
+        let mut started = Vec::new();
+        let message = start_all(&task, &mut started).unwrap_err().to_string();
+        assert_eq!(message, "the server ended before it listened: port taken");
+        assert_eq!(started.len(), 2, "the other one is there to be ended");
+        for mut child in started {
+            process::end(&mut child).unwrap();
+        }
+    }
+
+    #[test]
+    fn settings_are_read_and_those_that_are_hidden_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut task = task(&directory, "true");
+        let keys = ["net.ipv4.tcp_rmem", "net.no_such", "kernel.ostype"].map(str::to_owned);
+        task.record = vec![("a".into(), keys.into())];
+        let settings = record(&task).unwrap();
+        assert_eq!(settings["a: kernel.ostype"], "Linux");
+        assert_eq!(settings["a: net.ipv4.tcp_rmem"].split(' ').count(), 3);
+        assert_eq!(settings.len(), 2);
+    }
+
+    const JOB: &str = "LAB_TEST_JOB";
+    const PORT: &str = "LAB_TEST_PORT";
+
+    /// This test executable, as one of the tests below that are parts of another one.
+    fn part(name: &str) -> Vec<String> {
+        let own = std::env::current_exe().unwrap().display().to_string();
+        let test = format!("experiment::cell::tests::{name}");
+        vec![own, "--exact".into(), "--ignored".into(), test]
+    }
+
+    #[test]
+    #[ignore = "a part of a_cell_leaves_nothing_behind"]
+    fn part_cell() {
+        if let Ok(job) = std::env::var(JOB) {
+            measure(&read(Path::new(&job)).unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    #[ignore = "a part of a_cell_leaves_nothing_behind"]
+    fn part_server() {
+        let Ok(port) = std::env::var(PORT) else {
+            return;
+        };
+        let port: u16 = port.parse().unwrap();
+        std::fs::write("server", std::process::id().to_string()).unwrap();
+        // A session that outlives its server, if nobody ends it.
+        let script = "setsid sh -c 'echo $$ > session; exec sleep 60' &";
+        let status = Command::new("sh").args(["-c", script]).status().unwrap();
+        assert!(status.success());
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        while let Ok((connection, _)) = listener.accept() {
+            drop(connection);
+        }
+    }
+
+    #[test]
+    fn a_cell_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        // A port below those that the system gives away, so that nobody takes it before the server does.
+        let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        let port = (20_000..32_000).rev().find(is_free).unwrap();
+        let script = "until test -s session; do sleep 0.01; done
+            i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; echo $i";
+        let mut task = task(&directory, script);
+        task.servers.push(ServerTask {
+            name: "server".into(),
+            command: HostCommand {
+                host: "b".into(),
+                argv: part("part_server"),
+            },
+            port,
+        });
+        let file = directory.path().join("job.json");
+        std::fs::write(&file, serde_json::to_vec(&task).unwrap()).unwrap();
+        let argv = part("part_cell");
+        let mut command = Command::new(&argv[0]);
+        command
+            .args(&argv[1..])
+            .env(JOB, &file)
+            .env(PORT, port.to_string());
+        assert!(command.stdout(Stdio::null()).status().unwrap().success());
+        let outcome = std::fs::read(task.outcome_file()).unwrap();
+        let outcome: CellOutcome = serde_json::from_slice(&outcome).unwrap();
+        assert!(
+            outcome.failure.is_none() && outcome.cpu_seconds > 0.01,
+            "{outcome:?}"
+        );
+        assert_eq!(
+            std::fs::read_to_string(task.client_output()).unwrap(),
+            "100000\n"
+        );
+        // Another program may have the port by now, so the processes are looked for by their ids.
+        for name in ["session", "server"] {
+            let process = std::fs::read_to_string(directory.path().join(name)).unwrap();
+            assert!(!Path::new("/proc").join(process.trim()).exists(), "{name}");
+        }
+    }
+}

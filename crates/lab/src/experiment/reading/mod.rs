@@ -1,0 +1,389 @@
+//! Numbers and series in the output of a run: what the client printed, files, samples over time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::results::{TimeChart, TimeSeries};
+use super::statistics::median;
+use super::template::{self, Variables};
+
+/// Where a value is in the output of a client, or in files: exactly one of `json`, `after` and `trace`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OutputReading {
+    /// Keys and indices joined by dots, in the whole output or its last line.
+    #[serde(default)]
+    json: Option<String>,
+    /// A text that the number follows; of several numbers the median.
+    #[serde(default)]
+    after: Option<String>,
+    /// A field of samples over time, of which `take` counts.
+    #[serde(default)]
+    trace: Option<String>,
+    #[serde(default)]
+    take: TraceStatistic,
+    /// The part that counts: shares of the field's last value for `rate` and `ninety`, of the time in which
+    /// the field is not 0 for `median`.
+    #[serde(default)]
+    between: Option<(f64, f64)>,
+    /// The part that counts in seconds, in place of `between`.
+    #[serde(default)]
+    seconds: Option<(f64, f64)>,
+    /// For `ninety`: the growth a second of which nine tenths are to be reached, in place of the `rate`; a text
+    /// with holes.
+    #[serde(default)]
+    target: Option<String>,
+    /// For `ninety`: how long the growth has to hold, seconds.
+    #[serde(default = "half")]
+    hold: f64,
+    /// A file in `{scratch}` that is read in place of what the client printed; `NAME*`: all that begin so.
+    #[serde(default)]
+    file: Option<String>,
+    /// The number that the values of several files come to.
+    #[serde(default)]
+    of_files: FileStatistic,
+    /// Factor for the number.
+    #[serde(default = "one")]
+    scale: f64,
+}
+
+/// The number that a field over time comes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TraceStatistic {
+    /// Growth a second within the part.
+    Rate,
+    /// Seconds until the field grows by nine tenths of its rate within the part, for a while: from its last
+    /// 0, or from the begin of the part in `seconds`.
+    Ninety,
+    /// The median of the samples within the part. Zeros do not count: there was nothing to measure.
+    #[default]
+    Median,
+}
+
+/// The number that the values of several files come to.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FileStatistic {
+    #[default]
+    Mean,
+    Sum,
+    /// Jain's index, (Σx)² / (n·Σx²): 1 when all are equal.
+    Jain,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+/// With fewer samples within the part, the result would depend on when they were taken.
+const FEWEST_SAMPLES: usize = 10;
+
+impl OutputReading {
+    /// The mistake in it.
+    pub(crate) fn mistake(&self) -> Option<&'static str> {
+        let places = [&self.json, &self.after, &self.trace];
+        if places.into_iter().flatten().count() != 1 {
+            return Some("give one of 'json', 'after' and 'trace'");
+        }
+        if self.file.as_ref().is_some_and(|name| name.contains('/')) {
+            return Some("'file' is the name of a file in {scratch}, not a path");
+        }
+        let part = self.between.or(self.seconds);
+        if part.is_some_and(|(from, to)| !(0.0 <= from && from < to)) {
+            return Some("'between' and 'seconds' have two numbers, the smaller one first");
+        }
+        if self.between.is_some_and(|(_, to)| to > 1.0) {
+            return Some("'between' has two shares, at most 1");
+        }
+        let needed = self.trace.is_some() && part.is_none();
+        needed.then_some("'trace' needs 'between' or 'seconds'")
+    }
+
+    /// Lets a reading of a trace that names no file read `file`.
+    pub(crate) fn read_trace_of(&mut self, file: &str) {
+        if self.trace.is_some() && self.file.is_none() {
+            self.file = Some(file.to_owned());
+        }
+    }
+
+    /// The number in what the client `printed`, or in files in `directory`.
+    pub(crate) fn number(
+        &self,
+        printed: &str,
+        directory: &Path,
+        variables: &Variables,
+    ) -> Option<f64> {
+        let value = match &self.file {
+            None => self.number_in(printed, variables)?,
+            Some(name) => {
+                let texts = texts(directory, name);
+                let values = texts.iter().map(|text| self.number_in(text, variables));
+                // A file without a value is a flow that failed: then nothing was measured.
+                self.of_files.of(&values.collect::<Option<Vec<f64>>>()?)?
+            }
+        };
+        Some(value * self.scale)
+    }
+
+    /// The value in what the client printed as text.
+    pub(crate) fn text(&self, printed: &str) -> Option<String> {
+        let value = json(printed, self.json.as_deref()?)?;
+        value.as_str().map(str::to_owned)
+    }
+
+    fn number_in(&self, text: &str, variables: &Variables) -> Option<f64> {
+        if let Some(path) = &self.json {
+            return json(text, path)?.as_f64();
+        }
+        if let Some(marker) = &self.after {
+            return median(&numbers_after(text, marker));
+        }
+        let points = points(text, "transfer", self.trace.as_ref()?);
+        match self.take {
+            TraceStatistic::Rate => self.rate(&points),
+            TraceStatistic::Ninety => {
+                let target = self
+                    .target
+                    .as_ref()
+                    .map(|text| template::expand(text, variables));
+                let target = target.map(|text| text.ok()?.parse().ok());
+                self.ninety(&points, target.unwrap_or_else(|| self.rate(&points))?)
+            }
+            TraceStatistic::Median => self.median(points),
+        }
+    }
+
+    /// The moments between which the part lies, where the field only grows.
+    fn part(&self, points: &[(f64, f64)]) -> Option<(f64, f64)> {
+        if self.seconds.is_some() {
+            return self.seconds;
+        }
+        let ((from, to), last) = (self.between?, points.last()?.1);
+        Some((reached(points, from * last)?, reached(points, to * last)?))
+    }
+
+    fn rate(&self, points: &[(f64, f64)]) -> Option<f64> {
+        let (begin, end) = self.part(points)?;
+        let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
+        let grown = value_at(points, end)? - value_at(points, begin)?;
+        let rate = grown / (end - begin);
+        (within.count() >= FEWEST_SAMPLES && rate.is_finite()).then_some(rate)
+    }
+
+    fn ninety(&self, points: &[(f64, f64)], rate: f64) -> Option<f64> {
+        let begin = match self.seconds {
+            Some((begin, _)) => begin,
+            None => {
+                let nothing = points.iter().rposition(|(_, value)| *value == 0.0);
+                points.get(nothing.unwrap_or(0))?.0
+            }
+        };
+        let end = self.seconds.map_or(f64::INFINITY, |(_, end)| end);
+        let mut later = points.iter().filter(|(t, _)| (begin..end).contains(t));
+        let risen = |(time, value): &&(f64, f64)| {
+            let later = value_at(points, time + self.hold);
+            later.is_some_and(|later| later - value >= 0.9 * rate * self.hold)
+        };
+        later.find(risen).map(|(time, _)| time - begin)
+    }
+
+    fn median(&self, mut points: Vec<(f64, f64)>) -> Option<f64> {
+        points.retain(|(_, value)| *value != 0.0);
+        let (first, last) = (points.first()?.0, points.last()?.0);
+        let at = |share: f64| first + (last - first) * share;
+        let between = || self.between.map(|(from, to)| (at(from), at(to)));
+        let (begin, end) = self.seconds.or_else(between)?;
+        let within = points.iter().filter(|(t, _)| (begin..=end).contains(t));
+        median(&within.map(|(_, value)| *value).collect::<Vec<f64>>())
+    }
+}
+
+impl FileStatistic {
+    fn of(self, values: &[f64]) -> Option<f64> {
+        #[allow(clippy::cast_precision_loss, reason = "a count of files")]
+        let count = values.len() as f64;
+        let sum: f64 = values.iter().sum();
+        let squares: f64 = values.iter().map(|value| value * value).sum();
+        let found = match self {
+            Self::Mean => sum / count,
+            Self::Sum => sum,
+            Self::Jain => sum * sum / (count * squares),
+        };
+        (!values.is_empty() && found.is_finite()).then_some(found)
+    }
+}
+
+/// The contents of the files in `directory` that `name` means.
+fn texts(directory: &Path, name: &str) -> Vec<String> {
+    let text = |path: &Path| {
+        let bytes = std::fs::read(path).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let Some(begin) = name.strip_suffix('*') else {
+        return text(&directory.join(name)).into_iter().collect();
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let meant = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(begin));
+    meant.filter_map(|entry| text(&entry.path())).collect()
+}
+
+/// The value at `path` of the output as one JSON document, else of its last line.
+fn json(output: &str, path: &str) -> Option<Value> {
+    let last = || output.lines().rfind(|line| !line.trim().is_empty());
+    let document: Option<Value> = serde_json::from_str(output).ok();
+    let document = document.or_else(|| serde_json::from_str(last()?).ok())?;
+    document
+        .pointer(&format!("/{}", path.replace('.', "/")))
+        .cloned()
+}
+
+/// The numbers that directly follow `marker`.
+fn numbers_after(output: &str, marker: &str) -> Vec<f64> {
+    let number = |rest: &str| {
+        let rest = rest.trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+        rest[..end.unwrap_or(rest.len())].parse().ok()
+    };
+    output.split(marker).skip(1).filter_map(number).collect()
+}
+
+/// Time and value of the samples (JSON objects, one a line) called `sample` that have `field`; other
+/// lines are passed over.
+fn points(text: &str, sample: &str, field: &str) -> Vec<(f64, f64)> {
+    let point = |line: &str| {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let meant = value.get("sample").is_none_or(|name| name == sample);
+        meant.then_some((value.get("time")?.as_f64()?, value.get(field)?.as_f64()?))
+    };
+    text.lines().filter_map(point).collect()
+}
+
+/// When `value` is reached; `None` if it never is, or already was at the first sample.
+fn reached(points: &[(f64, f64)], value: f64) -> Option<f64> {
+    let after = points.iter().position(|(_, v)| *v >= value)?;
+    let (t0, v0) = points[after.checked_sub(1)?];
+    let (t1, v1) = points[after];
+    Some(t0 + (value - v0) / (v1 - v0) * (t1 - t0))
+}
+
+/// The value at `time`, on the line between its neighbours; `None` outside.
+fn value_at(points: &[(f64, f64)], time: f64) -> Option<f64> {
+    let after = points.iter().position(|(t, _)| *t >= time)?;
+    let (t1, v1) = points[after];
+    let (t0, v0) = points[after.checked_sub(1)?];
+    Some(match t1 > t0 {
+        true => v0 + (v1 - v0) * (time - t0) / (t1 - t0),
+        false => v1,
+    })
+}
+
+/// A chart over time for each cell: which samples of a trace, which of their fields.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SeriesDefinition {
+    /// `Window and flight size`.
+    title: String,
+    /// Unit of the drawn values.
+    unit: String,
+    /// Factor for the fields.
+    #[serde(default = "one")]
+    scale: f64,
+    /// The kind of samples: `stream` or `transfer`.
+    #[serde(default)]
+    sample: String,
+    /// Name of a line in the chart → field.
+    pub(crate) lines: BTreeMap<String, String>,
+    /// Of how many runs of each cell it is kept, the first ones that count.
+    #[serde(default = "one_run")]
+    pub(crate) runs: usize,
+    /// Keys of the programs or variants that have it; empty: all.
+    #[serde(default)]
+    pub(crate) programs: Vec<String>,
+}
+
+fn one_run() -> usize {
+    1
+}
+
+impl SeriesDefinition {
+    /// As it is kept with the results.
+    pub(crate) fn chart(&self) -> TimeChart {
+        TimeChart {
+            title: self.title.clone(),
+            unit: self.unit.clone(),
+        }
+    }
+}
+
+/// Most points of a line that are kept.
+const MOST_POINTS: usize = 240;
+
+/// The charts of `definitions` that `program` has, from its samples in the order of time.
+pub(crate) fn series(
+    definitions: &[SeriesDefinition],
+    program: &str,
+    trace: &str,
+) -> Vec<TimeSeries> {
+    let mut all = Vec::new();
+    for (chart, definition) in definitions.iter().enumerate() {
+        let named = &definition.programs;
+        if !named.is_empty() && !named.iter().any(|key| key == program) {
+            continue;
+        }
+        for (line, field) in &definition.lines {
+            let mut points = points(trace, &definition.sample, field);
+            points
+                .iter_mut()
+                .for_each(|(_, value)| *value *= definition.scale);
+            let kept = thinned(&points);
+            let rounded = kept
+                .into_iter()
+                .map(|(time, value)| (rounded(time), rounded(value)));
+            let (times, values): (Vec<f64>, Vec<f64>) = rounded.unzip();
+            if !times.is_empty() {
+                all.push(TimeSeries {
+                    chart,
+                    line: line.clone(),
+                    run: 0,
+                    times,
+                    values,
+                });
+            }
+        }
+    }
+    all
+}
+
+/// At most [`MOST_POINTS`] of the points of a line: it is cut into slices of as many points each, of which
+/// the lowest and the highest are kept, so that every peak stays.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= MOST_POINTS {
+        return points.to_vec();
+    }
+    let mut kept = Vec::new();
+    for slice in points.chunks((2 * points.len()).div_ceil(MOST_POINTS)) {
+        let value = |index: &usize| slice[*index].1;
+        let by_value = |a: &usize, b: &usize| value(a).total_cmp(&value(b));
+        let low = (0..slice.len()).min_by(by_value).unwrap_or_default();
+        let high = (0..slice.len()).max_by(by_value).unwrap_or_default();
+        kept.push(slice[low.min(high)]);
+        kept.extend((low != high).then(|| slice[low.max(high)]));
+    }
+    kept
+}
+
+/// Five significant digits, which is what a chart can show.
+fn rounded(number: f64) -> f64 {
+    format!("{number:.4e}").parse().unwrap_or(number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,460 @@
+//! Results as files: JSON for programs, CSV with one line a run for spreadsheets. Cells of several commands are
+//! put together.
+
+use std::fs::{File, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::definition::ExperimentDefinition;
+use super::results::{ComparedProgram, ExperimentResults, ResultCell, RunRecord, SweepAxis};
+use super::{SavedResults, best};
+use crate::LabError;
+use crate::quoting::{csv_line, csv_text};
+
+/// Begin of the note that a command leaves which ended early.
+pub(crate) const ENDED_EARLY: &str = "Ended early: ";
+
+/// Where the results of an experiment are kept.
+pub(crate) fn file(out: &Path, results: &ExperimentResults) -> PathBuf {
+    out.join(format!("{}-{}.json", results.experiment, results.mode))
+}
+
+/// Largest file of results that is read.
+const LARGEST: u64 = 64 << 20;
+
+/// The results that `file` holds; `None`: it is not there.
+///
+/// # Errors
+/// It cannot be read, or holds something else, which is not to be overwritten.
+pub(crate) fn read(file: &Path) -> Result<Option<ExperimentResults>, LabError> {
+    let mut text = String::new();
+    let shown = file.display();
+    match File::open(file).and_then(|file| file.take(LARGEST).read_to_string(&mut text)) {
+        Ok(_) => {}
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(LabError::system(format!("cannot read {shown}"), e)),
+    }
+    serde_json::from_str(&text).map(Some).map_err(|e| {
+        LabError::Usage(format!(
+            "{shown} holds no results of an experiment ({e}): choose another --out, or set it aside with \
+             --fresh"
+        ))
+    })
+}
+
+/// Moves results that are there out of the way, to a name that ends in `~`.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn set_aside(file: &Path) -> Result<(), LabError> {
+    let mut aside = file.as_os_str().to_owned();
+    aside.push("~");
+    match std::fs::rename(file, &aside) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(LabError::system(
+            format!("cannot move {}", file.display()),
+            e,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to mix cells of different seeds or of different versions of an experiment.
+///
+/// # Errors
+/// [`LabError::Usage`] names `file`, which holds `kept`.
+pub(crate) fn check(
+    file: &Path,
+    kept: &ExperimentResults,
+    fresh: &ExperimentResults,
+) -> Result<(), LabError> {
+    let other = if (&kept.experiment, &kept.mode) != (&fresh.experiment, &fresh.mode) {
+        "of another experiment".to_owned()
+    } else if kept.seed != fresh.seed {
+        format!("of seed {}, not {}", kept.seed, fresh.seed)
+    } else if kept.definition != fresh.definition {
+        "of another version of this experiment".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(LabError::Usage(format!(
+        "{} holds results {other}, which are not mixed with these: choose another --out, or set them \
+         aside with --fresh",
+        file.display()
+    )))
+}
+
+/// Puts the cells of a run into `OUT/NAME-MODE.json` and `.csv`, beside the cells that are there.
+/// Commands that write at the same time take turns, and each keeps the other's cells.
+///
+/// # Errors
+/// A full disk, a directory that cannot be written, results of another seed or version.
+pub(crate) fn save(
+    out: &Path,
+    definition: &ExperimentDefinition,
+    fresh: &ExperimentResults,
+) -> Result<SavedResults, LabError> {
+    let cannot = |e| LabError::system(format!("cannot lock {}", out.display()), e);
+    // The lock ends with this function.
+    let lock = File::open(out).map_err(cannot)?;
+    lock.lock().map_err(cannot)?;
+    let json = file(out, fresh);
+    let kept = read(&json)?;
+    if let Some(kept) = &kept {
+        check(&json, kept, fresh)?;
+    }
+    let results = merged(definition, kept, fresh);
+    let csv = json.with_extension("csv");
+    let text = serde_json::to_string_pretty(&results).map(|text| text + "\n");
+    replace(out, &json, text.map_err(io::Error::from))?;
+    replace(out, &csv, Ok(self::csv(&results)))?;
+    Ok(SavedResults { results, json, csv })
+}
+
+/// Replaces a file at once.
+fn replace(out: &Path, path: &Path, content: io::Result<String>) -> Result<(), LabError> {
+    let written = content.and_then(|content| {
+        let mut builder = tempfile::Builder::new();
+        let mut file = builder
+            .permissions(Permissions::from_mode(0o644))
+            .tempfile_in(out)?;
+        file.write_all(content.as_bytes())?;
+        file.persist(path)?;
+        Ok(())
+    });
+    written.map_err(|e| LabError::system(format!("cannot write {}", path.display()), e))
+}
+
+/// One line a run, with a heading (RFC 4180).
+fn csv(results: &ExperimentResults) -> String {
+    let axes = || results.down.iter().chain([&results.across]);
+    let before = ["experiment", "mode", "program"].map(str::to_owned);
+    let after = [
+        "sample",
+        "value",
+        "unit",
+        "paper",
+        "invalid",
+        "seconds",
+        "bytes",
+        "cpu_seconds",
+        "seed",
+        "limited_by",
+        "command",
+    ];
+    let also = results
+        .also
+        .iter()
+        .map(|also| format!("{} ({})", also.label, also.unit));
+    let keys = axes().map(|axis| axis.key.clone());
+    let heading = before
+        .into_iter()
+        .chain(keys)
+        .chain(after.map(str::to_owned))
+        .chain(also);
+    let mut text = csv_line(heading.map(|name| csv_text(&name)));
+    // A best repeats the runs of another cell.
+    for cell in results.cells.iter().filter(|cell| cell.chosen.is_none()) {
+        for (index, run) in cell.samples.iter().enumerate() {
+            let at = axes().map(|axis| cell.at.get(&axis.key).cloned().unwrap_or_default());
+            let fields = fields(results, cell, at, index, run);
+            text += &csv_line(fields.iter().map(|field| csv_text(field)));
+        }
+    }
+    text
+}
+
+fn fields(
+    results: &ExperimentResults,
+    cell: &ResultCell,
+    at: impl Iterator<Item = String>,
+    index: usize,
+    run: &RunRecord,
+) -> Vec<String> {
+    let number = |value: Option<f64>| value.map(|v| v.to_string()).unwrap_or_default();
+    let mut fields = vec![
+        results.experiment.clone(),
+        results.mode.clone(),
+        cell.program.clone(),
+    ];
+    fields.extend(at);
+    fields.extend([
+        (index + 1).to_string(),
+        number(run.value),
+        results.unit.clone(),
+        number(cell.paper),
+        run.invalid.join("; "),
+        format!("{:.6}", run.seconds),
+        run.bytes.to_string(),
+        number(run.cpu_seconds),
+        run.seed.to_string(),
+        run.limited_by.clone().unwrap_or_default(),
+        run.command.clone(),
+    ]);
+    let also = results.also.iter();
+    fields.extend(also.map(|also| number(run.also.get(&also.key).copied())));
+    fields
+}
+
+/// `kept` with every cell that `fresh` has anew. Unfinished cells stay until they are finished.
+fn merged(
+    definition: &ExperimentDefinition,
+    kept: Option<ExperimentResults>,
+    fresh: &ExperimentResults,
+) -> ExperimentResults {
+    let mut all = fresh.clone();
+    // The bests are found anew.
+    let is_own = |program: &ComparedProgram| !definition.best.contains_key(&program.key);
+    all.programs.retain(is_own);
+    if let Some(mut kept) = kept {
+        kept.cells.retain(|cell| cell.chosen.is_none());
+        unite(&mut all.cells, kept.cells, is_same);
+        unite(&mut all.unfinished, kept.unfinished, is_same);
+        all.cells
+            .iter_mut()
+            .for_each(|cell| best::forget(&definition.best, cell));
+        kept.programs.retain(is_own);
+        unite(&mut all.programs, kept.programs, |a, b| a.key == b.key);
+        unite(&mut all.across.values, kept.across.values, PartialEq::eq);
+        match (&mut all.down, kept.down) {
+            (Some(axis), Some(more)) => unite(&mut axis.values, more.values, PartialEq::eq),
+            (axis, more) => *axis = axis.take().or(more),
+        }
+        let (now, before) = (&mut all.environment, kept.environment);
+        kept.notes.retain(|note| !note.starts_with(ENDED_EARLY));
+        for (key, old) in before.versions {
+            let new = now
+                .versions
+                .entry(key.clone())
+                .or_insert_with(|| old.clone());
+            let note = format!("{key} was '{old}' for some of the cells and '{new}' for others.");
+            kept.notes.extend((*new != old).then_some(note));
+        }
+        for (key, value) in before.sysctls {
+            now.sysctls.entry(key).or_insert(value);
+        }
+        unite(&mut all.notes, kept.notes, PartialEq::eq);
+        // The pairs of option and value that both commands were given.
+        let pairs = kept.options.chunks(2);
+        let common = pairs.filter(|pair| all.options.chunks(2).any(|other| other == *pair));
+        all.options = common.flatten().cloned().collect();
+        all.started = kept.started.min(all.started);
+        all.seconds += kept.seconds;
+        all.planned = all.planned.max(kept.planned);
+    }
+    arrange(definition, &mut all);
+    all
+}
+
+/// Whether two cells are of the same program at the same point.
+pub(crate) fn is_same(one: &ResultCell, other: &ResultCell) -> bool {
+    one.program == other.program && one.at == other.at
+}
+
+/// Adds those of `more` that are not known.
+fn unite<T>(known: &mut Vec<T>, more: Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
+    for item in more {
+        if !known.iter().any(|other| is_same(other, &item)) {
+            known.push(item);
+        }
+    }
+}
+
+/// Orders axes, programs and cells as the experiment has them, and adds the bests.
+fn arrange(definition: &ExperimentDefinition, results: &mut ExperimentResults) {
+    let place = |value: &String, all: &[String]| {
+        let place = all.iter().position(|known| known == value);
+        place.unwrap_or(usize::MAX)
+    };
+    let sort = |axis: &mut SweepAxis| {
+        if let Some(known) = definition.axes().find(|known| known.key == axis.key) {
+            axis.values.sort_by_key(|value| place(value, &known.full));
+        }
+    };
+    sort(&mut results.across);
+    results.down.as_mut().into_iter().for_each(sort);
+    let programs: Vec<String> = definition.all_programs().cloned().collect();
+    results
+        .programs
+        .sort_by_key(|program| place(&program.key, &programs));
+    let keys: Vec<String> = results.programs.iter().map(|p| p.key.clone()).collect();
+    let bests = best::shown(&definition.best, &results.programs);
+    results.programs.extend(bests);
+    let order = |cell: &ResultCell| -> (Vec<usize>, usize) {
+        let at = definition.axes().map(|axis| {
+            let value = cell.at.get(&axis.key);
+            value.map_or(usize::MAX, |value| place(value, &axis.full))
+        });
+        (at.collect(), place(&cell.program, &keys))
+    };
+    let mut cells = std::mem::take(&mut results.cells);
+    cells.sort_by_cached_key(order);
+    results
+        .unfinished
+        .retain(|half| !cells.iter().any(|whole| is_same(half, whole)));
+    for point in cells.chunk_by(|one, other| one.at == other.at) {
+        let mut point = point.to_vec();
+        best::add(&definition.best, definition.higher_is_better, &mut point);
+        results.cells.extend(point);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::statistics::empty_cell;
+
+    const EXPERIMENT: &str = r#"
+title = "T"
+kind = "loopback"
+measure = "goodput"
+unit = "Mbit/s"
+programs = { full = ["one", "two"], quick = ["two"] }
+repetitions = { full = 1, quick = 1 }
+limit = { full = 1, quick = 1 }
+[across]
+key = "rtt"
+label = "round trip"
+full = ["1", "10", "100"]
+quick = ["1"]
+[best.better]
+label = "better one"
+of = ["one", "two"]
+"#;
+
+    /// Results of `program` at some round trips, with their medians.
+    fn results(program: &str, medians: &[(&str, f64)]) -> ExperimentResults {
+        let values: Vec<&str> = medians.iter().map(|(rtt, _)| *rtt).collect();
+        let text = serde_json::json!({
+            "experiment": "t", "title": "T", "source": "", "mode": "full", "seconds": 1.0, "seed": 1,
+            "started": "2026-01-02T00:00:00Z", "definition": "f", "unit": "Mbit/s", "planned": 6,
+            "environment": {"kernel": "", "cpus": 1, "versions": {}, "sysctls": {}},
+            "higher_is_better": true, "down": null, "cells": [], "notes": [],
+            "also": [{"key": "seconds", "label": "time", "unit": "s", "higher_is_better": false}],
+            "across": {"key": "rtt", "label": "", "unit": "ms", "values": values, "logarithmic": false},
+            "programs": [{"key": program, "label": program}],
+        });
+        let mut results: ExperimentResults = serde_json::from_value(text).unwrap();
+        let cell = |(rtt, median): &(&str, f64)| ResultCell {
+            median: Some(*median),
+            ..empty_cell(
+                program,
+                [("rtt".to_owned(), (*rtt).to_owned())].into(),
+                None,
+            )
+        };
+        results.cells = medians.iter().map(cell).collect();
+        results
+    }
+
+    fn merge(kept: Option<ExperimentResults>, fresh: &ExperimentResults) -> ExperimentResults {
+        let definition = ExperimentDefinition::parse("t.toml", EXPERIMENT).unwrap();
+        merged(&definition, kept, fresh)
+    }
+
+    fn told(results: &ExperimentResults) -> Vec<String> {
+        let cells = results.cells.iter();
+        cells
+            .map(|c| format!("{} {} {}", c.program, c.at["rtt"], c.median.unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn cells_that_are_there_stay_and_those_measured_again_are_replaced() {
+        let first = merge(None, &results("one", &[("10", 5.0)]));
+        let all = merge(Some(first), &results("one", &[("1", 6.0), ("10", 7.0)]));
+        assert_eq!(all.across.values, ["1", "10"]);
+        assert_eq!(
+            told(&all),
+            ["one 1 6", "better 1 6", "one 10 7", "better 10 7"]
+        );
+        assert_eq!(all.seconds, 2.0);
+    }
+
+    #[test]
+    fn the_best_is_found_anew_among_the_programs_of_several_commands() {
+        let two = merge(None, &results("two", &[("1", 50.0)]));
+        assert_eq!(told(&two), ["two 1 50", "better 1 50"]);
+        let all = merge(Some(two), &results("one", &[("1", 100.0)]));
+        assert_eq!(told(&all), ["one 1 100", "two 1 50", "better 1 100"]);
+        assert_eq!(all.cells[1].also["of-better"].median, Some(0.5));
+        let keys: Vec<_> = all.programs.iter().map(|p| &*p.key).collect();
+        assert_eq!(keys, ["one", "two", "better"]);
+    }
+
+    #[test]
+    fn half_a_cell_is_kept_apart_until_it_is_whole() {
+        let mut first = results("one", &[("1", 5.0)]);
+        first.unfinished = std::mem::take(&mut first.cells);
+        first.notes = vec![format!("{ENDED_EARLY}interrupted after 0 of 1 points.")];
+        let first = merge(None, &first);
+        assert_eq!((first.cells.len(), first.unfinished.len()), (0, 1));
+        let both = merge(Some(first), &results("one", &[("10", 6.0)]));
+        assert_eq!((both.cells.len(), both.unfinished.len()), (2, 1));
+        assert!(both.notes.is_empty(), "of a command that has ended since");
+        let all = merge(Some(both), &results("one", &[("1", 7.0)]));
+        assert!(all.unfinished.is_empty());
+        assert!(told(&all).contains(&"one 1 7".to_owned()));
+    }
+
+    #[test]
+    fn two_versions_of_a_program_are_noted_and_only_common_options_kept() {
+        let with = |version: &str, rtt: &str| {
+            let mut results = results("one", &[]);
+            results
+                .environment
+                .versions
+                .insert("one".into(), version.into());
+            let words = ["--repetitions", "1", "--only", rtt];
+            results.options = words.map(str::to_owned).into();
+            results
+        };
+        let all = merge(Some(with("1.0", "rtt=1")), &with("1.1", "rtt=10"));
+        assert!(all.notes[0].contains("'1.0'") && all.notes[0].contains("'1.1'"));
+        assert_eq!(all.environment.versions["one"], "1.1");
+        assert_eq!(all.options, ["--repetitions", "1"]);
+    }
+
+    #[test]
+    fn other_seeds_and_other_versions_of_the_file_are_refused() {
+        let kept = results("one", &[]);
+        let mut fresh = kept.clone();
+        let file = Path::new("t-full.json");
+        let told = |fresh: &ExperimentResults| check(file, &kept, fresh).map_err(|e| e.to_string());
+        assert_eq!(told(&fresh), Ok(()));
+        fresh.definition = "g".into();
+        assert!(told(&fresh).unwrap_err().contains("another version"));
+        fresh.seed = 2;
+        let refused = told(&fresh).unwrap_err();
+        assert!(
+            refused.contains("seed 1, not 2") && refused.contains("--fresh"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn saved_results_can_be_read_again_and_have_a_csv_line_for_each_run() {
+        let out = tempfile::tempdir().unwrap();
+        let mut results = results("one", &[("1", 1.25)]);
+        let run = serde_json::json!({
+            "value": 1.25, "invalid": ["late, \"very\""], "seconds": 2.0, "bytes": 7, "seed": 3,
+            "cpu_seconds": null, "command": "cp a b", "limited_by": "loss", "also": {"seconds": 2.5},
+        });
+        results.cells[0]
+            .samples
+            .push(serde_json::from_value(run).unwrap());
+        results.cells[0].paper = Some(9.5);
+        let definition = ExperimentDefinition::parse("t.toml", EXPERIMENT).unwrap();
+        save(out.path(), &definition, &results).unwrap();
+        let saved = save(out.path(), &definition, &results).unwrap();
+        assert_eq!(saved.json, out.path().join("t-full.json"));
+        assert_eq!(read(&saved.json).unwrap(), Some(saved.results));
+        assert_eq!(
+            std::fs::read_to_string(saved.csv).unwrap(),
+            "experiment,mode,program,rtt,sample,value,unit,paper,invalid,seconds,bytes,cpu_seconds,\
+             seed,limited_by,command,time (s)\r\n\
+             t,full,one,1,1,1.25,Mbit/s,9.5,\"late, \"\"very\"\"\",2.000000,7,,3,loss,cp a b,2.5\r\n"
+        );
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,279 @@
+//! The options that say a simulation, as a command line or an experiment's file has them.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sim::link::{Loss, Queue};
+use sim::tcp::CongestionAlgorithm;
+use tune::streams::chunked::ChunkParameters;
+use units::{Rate, UnitError};
+
+use super::request::SimRequest;
+use crate::LabError;
+use crate::topology::{NetworkOptions, Topology};
+
+/// How long a file may take unless `time` says.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// The names of all options.
+const OPTIONS: [&str; 20] = [
+    "flows",
+    "rate",
+    "delay",
+    "rtt",
+    "access-delay",
+    "access-rate",
+    "queue",
+    "loss",
+    "window",
+    "cc",
+    "initial-window",
+    "delayed-ack",
+    "packet",
+    "time",
+    "warm-up",
+    "bytes",
+    "cross-traffic",
+    "autopar",
+    "jitter",
+    "seed",
+];
+
+/// Options by their names on the command line, without dashes; a flag has an empty value.
+struct SimOptions<'a>(&'a [(String, String)]);
+
+impl SimOptions<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        let option = self.0.iter().find(|(known, _)| known == name);
+        option.map(|(_, value)| value.as_str())
+    }
+
+    fn read<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, UnitError>,
+    ) -> Result<Option<T>, LabError> {
+        let value = self.get(name).map(parse).transpose();
+        value.map_err(|error| refused(name, error))
+    }
+
+    fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, LabError> {
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|_| refused(name, "not a whole number"))
+        };
+        self.get(name).map(parse).transpose()
+    }
+}
+
+pub(super) fn refused(option: &str, why: impl std::fmt::Display) -> LabError {
+    LabError::Usage(format!("--{option}: {why}"))
+}
+
+impl SimRequest {
+    /// Reads options by their names on the command line; the rest is default.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`]: no such option, a text that is no such quantity, `rtt` beside `delay`, or
+    /// what [`SimRequest::check`] refuses.
+    pub fn of_options(options: &[(String, String)]) -> Result<Self, LabError> {
+        let unknown = options
+            .iter()
+            .find(|(name, _)| !OPTIONS.contains(&name.as_str()));
+        if let Some((name, _)) = unknown {
+            return Err(refused(name, "there is no such option"));
+        }
+        let said = SimOptions(options);
+        let mut request = Self::default();
+        let flows = said.get("flows").map(str::parse).transpose()?;
+        request.flows = flows.unwrap_or(request.flows);
+        request.rate = said.read("rate", units::rate)?.unwrap_or(request.rate);
+        let access_rate = said.read("access-rate", units::rate)?;
+        request.access_rate = access_rate.unwrap_or(request.access_rate);
+        request.window = said.read("window", units::size)?.unwrap_or(request.window);
+        request.bytes = said.read("bytes", units::size)?;
+        request.cross_traffic = said.read("cross-traffic", units::rate)?;
+        let jitter = said.read("jitter", units::milliseconds)?;
+        request.jitter = jitter.unwrap_or_default();
+        let warm_up = said.read("warm-up", units::milliseconds)?;
+        request.warm_up = warm_up.unwrap_or(request.warm_up);
+        if let Some(text) = said.get("autopar") {
+            if request.finder().is_none() {
+                let why = "it is for --flows mi, mi+, aimd and probe, which find the number";
+                return Err(refused("autopar", why));
+            }
+            request.autopar = ChunkParameters::parse(text).map_err(|e| refused("autopar", e))?;
+        }
+        let usual = if request.file().is_some() {
+            PATIENCE
+        } else {
+            request.duration
+        };
+        request.duration = said.read("time", units::milliseconds)?.unwrap_or(usual);
+        if let Some(share) = said.read("loss", units::probability)? {
+            request.loss = Loss::Independent(share);
+        }
+        if let Some(bytes) = said.read("packet", units::size)? {
+            request.packet = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+        request.congestion = match said.get("cc") {
+            None | Some("newreno") => CongestionAlgorithm::NewReno,
+            Some("cubic") => CongestionAlgorithm::Cubic,
+            Some(other) => {
+                let why = format!("'{other}' is not simulated; there are newreno and cubic");
+                return Err(refused("cc", why));
+            }
+        };
+        request.initial_window = said.number("initial-window")?;
+        request.delayed_ack = said.get("delayed-ack").is_some();
+        request.seed = said.number("seed")?.unwrap_or(request.seed);
+        request.read_delays(&said)?;
+        if let Some(text) = said.get("queue") {
+            request.queue = queue(text, request.rate, request.base_rtt())?;
+        }
+        request.check()?;
+        Ok(request)
+    }
+
+    /// With `rtt` the delays of the access links are within it, and none unless said.
+    fn read_delays(&mut self, said: &SimOptions<'_>) -> Result<(), LabError> {
+        let delay = said.read("delay", units::milliseconds)?;
+        let rtt = said.read("rtt", units::milliseconds)?;
+        let access = said.read("access-delay", units::milliseconds)?;
+        let usual = if rtt.is_some() {
+            Duration::ZERO
+        } else {
+            self.access_delay
+        };
+        self.access_delay = access.unwrap_or(usual);
+        self.delay = match (rtt, delay) {
+            (Some(_), Some(_)) => {
+                let why = "--rtt and --delay say the same thing: give one of them";
+                return Err(LabError::Usage(why.to_owned()));
+            }
+            (Some(rtt), None) => (rtt / 2)
+                .checked_sub(2 * self.access_delay)
+                .ok_or_else(|| {
+                    let why =
+                        "the four times that the access links are passed take longer than this";
+                    refused("rtt", why)
+                })?,
+            (None, delay) => delay.unwrap_or(self.delay),
+        };
+        Ok(())
+    }
+}
+
+/// As `longhaul lab net` reads it, for a path of this rate and round trip.
+fn queue(text: &str, rate: Rate, rtt: Duration) -> Result<Queue, LabError> {
+    let path = NetworkOptions {
+        rate: Some(rate.to_string()),
+        rtt: Some(format!("{}ns", rtt.as_nanos())),
+        queue: Some(text.to_owned()),
+        ..NetworkOptions::default()
+    };
+    let topology = Topology::from_options(None, &path)?;
+    let path = topology.paths.first();
+    Ok(path.map_or(Queue::Unlimited, |path| path.forward.queue))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::{FILE, FlowCounts};
+    use super::*;
+
+    fn request(options: &[(&str, &str)]) -> Result<SimRequest, LabError> {
+        let option = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let options: Vec<(String, String)> = options.iter().map(option).collect();
+        SimRequest::of_options(&options)
+    }
+
+    #[test]
+    fn every_option_sets_its_field_and_the_rest_is_default() {
+        assert_eq!(request(&[]).unwrap(), SimRequest::default());
+        assert_eq!(SimRequest::default().base_rtt(), Duration::from_millis(24));
+        let all = request(&[
+            ("flows", "1,2..4"),
+            ("rate", "1gbit"),
+            ("rtt", "100ms"),
+            ("access-delay", "5ms"),
+            ("access-rate", "10gbit"),
+            ("queue", "1bdp"),
+            ("loss", "0.5%"),
+            ("window", "1MiB"),
+            ("cc", "cubic"),
+            ("initial-window", "4"),
+            ("delayed-ack", ""),
+            ("packet", "9000"),
+            ("time", "10s"),
+            ("warm-up", "5s"),
+            ("bytes", "1GB"),
+            ("cross-traffic", "20mbit"),
+            ("jitter", "12us"),
+            ("seed", "7"),
+        ]);
+        let expected = SimRequest {
+            flows: FlowCounts::Each(vec![1, 2, 3, 4]),
+            rate: Rate::bits_per_second(1_000_000_000),
+            delay: Duration::from_millis(40),
+            access_delay: Duration::from_millis(5),
+            access_rate: Rate::bits_per_second(10_000_000_000),
+            queue: Queue::Bytes(12_500_000),
+            loss: Loss::Independent(0.005),
+            window: 1 << 20,
+            congestion: CongestionAlgorithm::Cubic,
+            initial_window: Some(4),
+            delayed_ack: true,
+            packet: 9000,
+            duration: Duration::from_secs(10),
+            warm_up: Duration::from_secs(5),
+            bytes: Some(1_000_000_000),
+            cross_traffic: Some(Rate::bits_per_second(20_000_000)),
+            jitter: Duration::from_micros(12),
+            autopar: ChunkParameters::default(),
+            seed: 7,
+        };
+        assert_eq!(all.unwrap(), expected);
+    }
+
+    #[test]
+    fn a_file_may_take_an_hour_and_is_the_papers_unless_said() {
+        let seconds = |options: &[(&str, &str)]| request(options).unwrap().duration.as_secs();
+        assert_eq!(seconds(&[("bytes", "1GB")]), 3600);
+        assert_eq!(seconds(&[("bytes", "1GB"), ("time", "5s")]), 5);
+        let probe = request(&[("flows", "probe")]).unwrap();
+        assert_eq!(
+            (probe.file(), probe.effective_initial_window()),
+            (Some(FILE), 2)
+        );
+        assert_eq!(SimRequest::default().file(), None);
+        assert_eq!(
+            request(&[("bytes", "1GB")])
+                .unwrap()
+                .effective_initial_window(),
+            10
+        );
+    }
+
+    #[test]
+    fn mistakes_name_their_option() {
+        for (options, named) in [
+            (&[("rate", "fast")][..], "--rate: 'fast'"),
+            (&[("rate", "0")], "--rate: nothing"),
+            (&[("cc", "vegas")], "--cc: 'vegas'"),
+            (&[("rtt", "1s"), ("delay", "1s")], "--rtt and --delay"),
+            (
+                &[("rtt", "1ms"), ("access-delay", "1ms")],
+                "--rtt: the four times",
+            ),
+            (&[("queue", "some")], "--queue:"),
+            (&[("autopar", "eta=0.7")], "--autopar: it is for"),
+            (&[("seed", "x")], "--seed: not a whole number"),
+            (&[("initial-window", "0")], "--initial-window: 1 to 1000"),
+            (&[("flaws", "1")], "--flaws: there is no such option"),
+        ] {
+            let message = request(options).unwrap_err().to_string();
+            assert!(message.starts_with(named), "{message}");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! One simulation: a request becomes a scenario, and its flows a line of the table.
+
+use std::time::Duration;
+
+use sim::chunked::ChunkedSpec;
+use sim::link::Conditions;
+use sim::tcp::{HEADERS, TcpConfig};
+use sim::transfer::{InitialStreams, SimTransfer, evidence};
+use sim::world::{AccessLink, CrossTraffic, FlowSpec, FlowStats, Scenario, Simulation};
+use tune::diagnosis::dominant_limiter;
+use tune::limiter::Limiter;
+use tune::streams::chunked as tuners;
+
+use super::outcome::{SimChunk, SimPoint};
+use super::request::{BLOCK, FILE, SimRequest, StreamFinder};
+use crate::LabError;
+
+/// Endless connections begin within this time, not in step.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
+/// Longest wait for a second segment to acknowledge (Linux: 40 ms while data flows).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// How often the control connection of a transfer asks something, and how often a command measures
+/// the round trip while data flows.
+const TICK: Duration = Duration::from_millis(100);
+/// Bytes that a connection takes of a chunk at a time: few, so that all end together.
+const CHUNK_BLOCK: u64 = 16 << 10;
+/// Steps from one start to the next, as a share of [`STARTS_WITHIN`]: the golden ratio's fraction
+/// spreads any number of them evenly.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// Simulates so many connections.
+pub(super) fn simulate(request: &SimRequest, streams: InitialStreams) -> SimPoint {
+    match (request.bytes, streams) {
+        (Some(bytes), _) => transfer(request, streams, bytes),
+        (None, InitialStreams::Fixed(flows)) => endless(request, flows),
+        (None, InitialStreams::Automatic) => endless(request, request.automatic_flows()),
+    }
+}
+
+fn endless(request: &SimRequest, flows: u32) -> SimPoint {
+    let mut scenario = scenario(request);
+    for number in 0..flows {
+        scenario.flows.push(FlowSpec {
+            start: STARTS_WITHIN.mul_f64(phase(request.seed, number)),
+            ..flow(request)
+        });
+    }
+    let mut simulation = Simulation::new(&scenario);
+    let all = |simulation: &Simulation| -> Vec<FlowStats> {
+        (0..simulation.flow_count())
+            .map(|flow| simulation.flow(flow))
+            .collect()
+    };
+    simulation.run_until(request.warm_up);
+    let before = all(&simulation);
+    simulation.run_until(request.warm_up + request.duration);
+    let after = all(&simulation);
+    let measured = after.iter().zip(&before).map(|(now, then)| now.since(then));
+    let measured: Vec<FlowStats> = measured.collect();
+    // The production rule judges by the senders' accounts.
+    let bytes = measured.iter().map(|f| f.delivered_bytes).sum();
+    let evidence = evidence(&measured, bytes, request.duration, flows, request.window);
+    point(
+        &measured,
+        request.duration,
+        dominant_limiter(&evidence).limiter,
+    )
+}
+
+/// A file that the streams share block by block, steered as a real transfer is.
+fn transfer(request: &SimRequest, streams: InitialStreams, bytes: u64) -> SimPoint {
+    let mut stream = flow(request);
+    stream.tcp.handshake = true;
+    let transfer = SimTransfer {
+        bytes,
+        block: BLOCK as u64,
+        streams,
+        stream,
+        tick: TICK,
+        deadline: request.duration,
+    };
+    let outcome = transfer.run(&scenario(request), |_| None);
+    SimPoint {
+        seconds: outcome.complete.then_some(outcome.elapsed.as_secs_f64()),
+        ..point(&outcome.flows, outcome.elapsed, outcome.limited_by.limiter)
+    }
+}
+
+/// A file in chunks, with the number of connections found on the way: the modes of Ito, Ohsaki and
+/// Imase (2008), and longhaul's own way where it can only measure chunks.
+///
+/// # Errors
+/// [`LabError::Usage`]: not one chunk arrives in the time that is given.
+pub(super) fn chunked(request: &SimRequest, finder: StreamFinder) -> Result<SimPoint, LabError> {
+    let parameters = request.autopar;
+    let mut stream = flow(request);
+    stream.tcp.not_sent_lowat = stream.tcp.mss.into();
+    let transfer = ChunkedSpec {
+        bytes: request.file().unwrap_or(FILE),
+        block: CHUNK_BLOCK,
+        stream,
+        round_trips: parameters.rtt_commands,
+        tick: TICK,
+        rho: parameters.rho,
+        deadline: request.duration,
+    };
+    let outcome = transfer.run(&scenario(request), |start| match finder {
+        StreamFinder::Mode(mode) => tuners::mode_tuner(mode, parameters, start.window, start.rtt),
+        StreamFinder::Probe => tuners::probe_tuner(
+            parameters.initial_streams,
+            parameters.max_streams,
+            start.rtt,
+        ),
+    });
+    if outcome.chunks.is_empty() {
+        return Err(LabError::Usage(format!(
+            "--time: not one chunk of the file arrives in {} s, so that no number of connections can be \
+             said; give it more time",
+            request.duration.as_secs_f64()
+        )));
+    }
+    let chunks = outcome.chunks.iter().map(|part| SimChunk {
+        time: part.at.as_secs_f64(),
+        seconds: part.time.as_secs_f64(),
+        streams: part.streams,
+        bytes: part.bytes,
+        goodput_mbps: part.goodput() / 1e6,
+        rtt_ms: part.rtt.as_secs_f64() * 1e3,
+        queueing_ms: part.wait.as_secs_f64() * 1e3,
+        settled: part.settled,
+        reason: part.reason.clone(),
+    });
+    let chunks: Vec<SimChunk> = chunks.collect();
+    let whole = outcome.full_chunks().len();
+    let end = whole
+        .checked_sub(1)
+        .and_then(|last| chunks.get(last))
+        .cloned();
+    Ok(SimPoint {
+        flows: end.as_ref().map_or(0, |end| end.streams),
+        seconds: outcome.complete.then_some(outcome.elapsed.as_secs_f64()),
+        end,
+        chunks,
+        ..point(&outcome.flows, outcome.elapsed, outcome.limited_by.limiter)
+    })
+}
+
+/// Where in the interval of starts a connection begins, 0..1.
+fn phase(seed: u64, number: u32) -> f64 {
+    // Fractions of an irrational number's multiples: each seed moves the starts differently.
+    let seed = (seed as f64 * std::f64::consts::SQRT_2).fract();
+    (seed + f64::from(number) * GOLDEN).fract()
+}
+
+/// The network, without connections.
+fn scenario(request: &SimRequest) -> Scenario {
+    let back = Conditions {
+        rate: Some(request.rate),
+        delay: request.delay,
+        ..Conditions::default()
+    };
+    let cross = request.cross_traffic.map(|rate| CrossTraffic {
+        rate,
+        packet_bytes: request.packet,
+        start: Duration::ZERO,
+        stop: None,
+        bursts: None,
+    });
+    Scenario {
+        forward: Conditions {
+            queue: request.queue,
+            loss: request.loss,
+            ..back.clone()
+        },
+        reverse: back,
+        flows: Vec::new(),
+        cross_traffic: cross.into_iter().collect(),
+        seed: request.seed,
+    }
+}
+
+/// A connection.
+fn flow(request: &SimRequest) -> FlowSpec {
+    let access = AccessLink {
+        rate: Some(request.access_rate),
+        delay: request.access_delay,
+    };
+    FlowSpec {
+        tcp: TcpConfig {
+            mss: request.packet - HEADERS,
+            congestion: request.congestion,
+            initial_window: request.effective_initial_window(),
+            receive_buffer: request.window,
+            delayed_ack: request.delayed_ack.then_some(DELAYED_ACK),
+            ..TcpConfig::default()
+        },
+        sender_access: access,
+        receiver_access: access,
+        jitter: request.jitter,
+        ..FlowSpec::default()
+    }
+}
+
+/// Point of `flows` over `elapsed`.
+fn point(flows: &[FlowStats], elapsed: Duration, limiter: Limiter) -> SimPoint {
+    let sum = |field: fn(&FlowStats) -> u64| flows.iter().map(field).sum::<u64>();
+    let bits = sum(|f| f.delivered_bytes) as f64 * 8.0;
+    let samples = sum(|f| f.sender.rtt_samples);
+    let rtt_total: Duration = flows.iter().map(|f| f.sender.rtt_total).sum();
+    let is_nothing = elapsed.is_zero();
+    SimPoint {
+        flows: u32::try_from(flows.len()).unwrap_or(u32::MAX),
+        goodput_mbps: if is_nothing {
+            0.0
+        } else {
+            bits / elapsed.as_secs_f64() / 1e6
+        },
+        mean_rtt_ms: (samples > 0).then(|| rtt_total.as_secs_f64() * 1e3 / samples as f64),
+        drops: sum(|f| f.drops),
+        losses: sum(|f| f.losses),
+        retransmits: sum(|f| f.sender.retransmits),
+        timeouts: sum(|f| f.sender.timeouts),
+        fairness: fairness(flows),
+        seconds: None,
+        limited_by: limiter.name().to_owned(),
+        end: None,
+        chunks: Vec::new(),
+    }
+}
+
+/// Jain's index of the flows' bytes: 1 if all have the same, 1/N if one has all; 1 of nothing.
+fn fairness(flows: &[FlowStats]) -> f64 {
+    let bytes = flows.iter().map(|f| f.delivered_bytes as f64);
+    let squares: f64 = bytes.clone().map(|b| b * b).sum();
+    let sum: f64 = bytes.sum();
+    match squares > 0.0 {
+        true => sum * sum / (flows.len() as f64 * squares),
+        false => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::{self, SimMeasure, SimReport};
+
+    /// Simulates a few seconds of so many connections, with further options.
+    fn simulated(flows: &str, more: &[(&str, &str)]) -> SimReport {
+        let brief = [("flows", flows), ("warm-up", "2s"), ("time", "3s")];
+        let mut options: Vec<(String, String)> = Vec::new();
+        // The last value of an option counts, so that `more` may change those above.
+        for (name, value) in brief.iter().chain(more) {
+            options.retain(|(known, _)| known != name);
+            options.push(((*name).to_owned(), (*value).to_owned()));
+        }
+        simulate::run(&SimRequest::of_options(&options).unwrap()).unwrap()
+    }
+
+    fn fixed(flows: &str, more: &[(&str, &str)]) -> SimPoint {
+        simulated(flows, more).points.remove(0)
+    }
+
+    #[track_caller]
+    fn near(value: f64, expected: f64, tolerance: f64) {
+        let off = (value / expected - 1.0).abs();
+        assert!(off <= tolerance, "{value} is not near {expected}");
+    }
+
+    #[test]
+    fn the_window_limits_a_single_connection_and_a_full_bottleneck_is_shared() {
+        let p = fixed("1", &[]);
+        // 44 segments of 1 460 bytes a round trip; it takes 24 ms and the time to send.
+        near(p.goodput_mbps, 44.0 * 1460.0 * 8.0 / 0.024_148 / 1e6, 0.002);
+        near(p.mean_rtt_ms.unwrap(), 24.148, 0.002);
+        assert_eq!(
+            (p.drops, p.retransmits, p.timeouts, p.seconds),
+            (0, 0, 0, None)
+        );
+        assert_eq!(p.limited_by, "receive window");
+        let p = fixed("8", &[]);
+        near(p.goodput_mbps, 100.0 * 1460.0 / 1500.0, 0.001);
+        // All windows are in flight: 8 * 44 packets of 0.12 ms.
+        near(p.mean_rtt_ms.unwrap(), 8.0 * 44.0 * 0.12, 0.005);
+        near(p.fairness, 1.0, 0.001);
+        let p = fixed("8", &[("cross-traffic", "40mbit")]);
+        near(p.goodput_mbps, 60.0 * 1460.0 / 1500.0, 0.02);
+    }
+
+    #[test]
+    fn a_small_queue_drops_and_a_lossy_path_loses() {
+        let p = fixed("2", &[("queue", "20 packets"), ("window", "1MiB")]);
+        assert!(p.drops > 0 && p.losses == 0 && p.retransmits > 0, "{p:?}");
+        assert_eq!(p.limited_by, "congestion window (loss)");
+        let p = fixed("2", &[("loss", "1%")]);
+        assert!(p.losses > 0 && p.drops == 0, "{p:?}");
+        assert!(p.goodput_mbps < fixed("2", &[]).goodput_mbps, "{p:?}");
+        let p = fixed("2", &[("loss", "100%"), ("bytes", "1MB")]);
+        assert_eq!(
+            (p.goodput_mbps, p.mean_rtt_ms, p.seconds),
+            (0.0, None, None)
+        );
+        assert_eq!(p.limited_by, "unknown");
+        let p = fixed("2", &[("loss", "100%")]);
+        assert_eq!((p.goodput_mbps, p.fairness), (0.0, 1.0));
+    }
+
+    #[test]
+    fn a_file_takes_its_time() {
+        let file = [("bytes", "12MB"), ("time", "60s"), ("cc", "cubic")];
+        let p = fixed("4", &file);
+        let seconds = p.seconds.unwrap();
+        near(p.goodput_mbps, 96.0 / seconds, 0.001);
+        // 85 Mbit/s by windows, and a start that is slow for some round trips.
+        assert_eq!((p.flows, &*p.limited_by), (4, "receive window"));
+        assert!((1.13..1.6).contains(&seconds), "{seconds}");
+        let p = fixed("4", &[("bytes", "12MB"), ("time", "1s")]);
+        assert_eq!(p.seconds, None);
+        assert!(p.goodput_mbps > 50.0, "{p:?}");
+    }
+
+    #[test]
+    fn the_production_rule_says_how_many() {
+        assert_eq!(fixed("auto", &[]).flows, 4);
+        assert_eq!(fixed("auto", &[("delay", "1ms")]).flows, 2);
+        let two_blocks = (2 * BLOCK).to_string();
+        assert_eq!(fixed("auto", &[("bytes", &two_blocks)]).flows, 2);
+    }
+
+    #[test]
+    fn delayed_acks_and_jitter_change_little_below_the_rate() {
+        let plain = fixed("2", &[]).goodput_mbps;
+        near(fixed("2", &[("delayed-ack", "")]).goodput_mbps, plain, 0.02);
+        let jittered = fixed("2", &[("jitter", "120us")]).goodput_mbps;
+        assert!(jittered < plain, "{jittered}");
+        near(jittered, plain, 0.01);
+    }
+
+    #[test]
+    fn the_seed_decides_and_starts_are_spread() {
+        let lossy = |seed| fixed("3", &[("loss", "1%"), ("seed", seed)]);
+        assert_eq!(lossy("1"), lossy("1"));
+        assert_ne!(lossy("1"), lossy("2"));
+        let mut starts: Vec<f64> = (0..64).map(|n| phase(1, n)).collect();
+        starts.sort_by(f64::total_cmp);
+        assert!(starts[0] >= 0.0 && starts[63] < 1.0);
+        let gaps = starts.windows(2).map(|w| w[1] - w[0]);
+        let (least, most) = gaps.fold((1.0, 0.0), |(l, m), g| (g.min(l), g.max(m)));
+        assert!(least > 0.005 && most < 0.03, "{least} {most}");
+    }
+
+    #[test]
+    fn a_file_in_chunks_has_a_line_for_each_and_measures_of_the_last_whole_one() {
+        let file = [("bytes", "120MB"), ("jitter", "120us"), ("time", "1h")];
+        let more = [&file[..], &[("autopar", "delta=1s")]].concat();
+        let report = simulated("mi", &more);
+        let point = &report.points[0];
+        let numbers: Vec<u32> = point.chunks.iter().map(|c| c.streams).collect();
+        assert_eq!(numbers[..5], [1, 2, 4, 8, 16]);
+        assert!(point.seconds.is_some());
+        let text = report.to_text();
+        assert!(
+            text.contains("\nmi: N0 1, at most 256, eta 0.8, gamma 2, delta 1 s"),
+            "{text}"
+        );
+        assert!(text.contains("1 stream to begin with"), "{text}");
+        let csv = report.to_csv();
+        assert_eq!(csv.lines().count(), point.chunks.len() + 1);
+        assert!(
+            csv.lines().all(|line| line.split(',').count() == 9),
+            "{csv}"
+        );
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(json["points"][0]["chunks"][1]["streams"], 2);
+
+        let point = fixed("mi+", &more);
+        let own = &point.chunks[point.chunks.len() - 2];
+        let of = |name: &str| SimMeasure::named(name).unwrap().of(&point);
+        assert_eq!(of("streams"), Some(own.streams.into()));
+        assert_eq!(of("end_goodput"), Some(own.goodput_mbps));
+        assert_eq!(of("end_queueing"), Some(own.queueing_ms));
+        let first = point.chunks.iter().find(|chunk| chunk.settled).unwrap();
+        assert!((of("settled").unwrap() - (first.time - first.seconds)).abs() < 0.01);
+        assert!(of("goodput").unwrap() < own.goodput_mbps);
+
+        let point = fixed("4", &file);
+        let of = |name: &str| SimMeasure::named(name).unwrap().of(&point);
+        assert_eq!(
+            (of("settled"), of("end_goodput"), of("streams")),
+            (None, None, Some(4.0))
+        );
+    }
+}
