@@ -74,7 +74,7 @@ pub(crate) fn find_entry<'a>(
         })
 }
 
-/// What the next token is: a keyword, or the value of the keyword before it.
+/// Role of the next token: a keyword, or the value of the keyword before it.
 #[derive(Default)]
 enum NetrcExpectedToken {
     #[default]

@@ -185,7 +185,7 @@ impl TransferControl {
         self.notices.push_stream_decision(decision);
     }
 
-    /// What limits the sender now; `None` without adaptation
+    /// Present limiter of the sender; `None` without adaptation
     /// ([`TransferSettings::adapt`](crate::job::TransferSettings::adapt),
     /// [`CongestionChoice::Auto`](crate::options::CongestionChoice::Auto)), or before the first
     /// sample.

@@ -23,7 +23,7 @@ pub(crate) struct TuningNotices {
     decisions: Mutex<VecDeque<BufferDecision>>,
     /// Decisions about streams, congestion control and pacing.
     stream_decisions: Mutex<VecDeque<auto::TransferDecision>>,
-    /// What limits the sender at present.
+    /// Present limiter of the sender.
     limiter: Mutex<Option<Limiter>>,
     listener: Mutex<ResizeListener>,
     /// Buffer size announced by the peer, bytes; 0: none yet.

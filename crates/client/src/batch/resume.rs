@@ -19,7 +19,7 @@ use crate::storage::contract::AvailableChecksums;
 use crate::verify::Verification;
 use crate::{CopyFailure, VerifyMode};
 
-/// What an earlier run left at the destination.
+/// Remains of an earlier run at the destination.
 pub(super) struct PartialLeftover<'a> {
     /// Identity of this run's copy.
     pub(super) identity: &'a CopyIdentity,

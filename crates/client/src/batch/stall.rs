@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Longest interval between two queries.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What the file's length has shown so far.
+/// Observations of the file's length so far.
 pub(super) struct StallDetector {
     /// Length of the complete file.
     full_length: Option<u64>,

@@ -7,7 +7,7 @@ use proto::ranges::RangeSet;
 
 use super::outcome::FailedTransfer;
 
-/// What the peers and this machine's store say about an attempt, for deciding which bytes are kept.
+/// Reports of the peers and of this machine's store about an attempt, which decide which bytes are kept.
 /// A checksum overrules a refusal; a count of bytes never does.
 #[derive(Debug, Default)]
 pub struct TransferConfirmation {

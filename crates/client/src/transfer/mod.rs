@@ -57,7 +57,7 @@ pub struct TransferSpec {
     /// Whether the number of streams, the congestion control and the pacing rate follow the path
     /// ([`data::job::TransferSettings::adapt`]).
     pub adapt: bool,
-    /// What is known about the path before sending from this machine.
+    /// Knowledge of the path before sending from this machine.
     pub prior: Prior,
     /// Requested MODE.
     pub mode: ModeChoice,

@@ -22,7 +22,7 @@ use crate::store::Source;
 use crate::transfer::ActiveTransfer;
 use crate::transfer_checksum::{MIN_FOLLOWER_BYTES, TransferChecksum};
 
-/// What to send.
+/// Ranges to send, and where their offsets count from.
 #[derive(Debug, Clone)]
 pub struct SendPlan {
     /// File ranges to send, ascending. Ignored for sequential sources (pipes), which are sent to
