@@ -7,7 +7,7 @@ use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
 use crate::CopyFailure;
-use crate::partial::modified;
+use crate::partial::modification_time;
 
 /// Facts known of a source file before it is moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl SourceFacts {
     pub(crate) fn from_local_metadata(meta: &fs::Metadata) -> Self {
         Self {
             size: Some(meta.len()),
-            modified: modified(meta),
+            modified: modification_time(meta),
         }
     }
 }

@@ -10,22 +10,23 @@ use data::store::durability::SyncPolicy;
 use proto::checksum::ChecksumAlgorithm;
 use tune::streams::chunked::{ChunkParameters, ChunkTuningMode};
 
-/// How many parallel streams.
+/// Number of parallel streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parallelism {
-    /// longhaul's choice: one stream on short paths, several in MODE E on long ones.
+    /// longhaul chooses: one stream on short paths, several in MODE E on long ones.
     #[default]
     Auto,
     /// Exactly this many (MODE E when more than one).
     Fixed(u32),
-    /// One of the modes of 2008, against any server with extended block mode.
+    /// One of the three chunk tuning modes published in 2008 (MI, MI+, AIMD). They work with any
+    /// server that has extended block mode.
     Chunked(ChunkTuningMode),
 }
 
-/// Transfer mode wish.
+/// Requested transfer mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ModeChoice {
-    /// MODE E when several streams are used and the server has it, else MODE S.
+    /// MODE E when several streams are used and the server supports it, otherwise MODE S.
     #[default]
     Auto,
     /// MODE S.
@@ -34,45 +35,49 @@ pub enum ModeChoice {
     Extended,
 }
 
-/// How a copy is verified.
+/// How a copy is verified against its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VerifyMode {
-    /// The cheapest algorithm that both ends have; size alone when the server has none.
+    /// The cheapest algorithm that both ends support. The size alone when the server has no
+    /// checksums.
     #[default]
     Auto,
-    /// Not verified: the number of bytes alone is compared.
+    /// Not verified. Only the number of bytes is compared.
     None,
-    /// This algorithm; a server without it is an error.
+    /// This algorithm. A server that lacks it is an error.
     With(ChecksumAlgorithm),
 }
 
-/// How `cp -r` treats symbolic links that it finds (a source that is named is always followed).
+/// How `cp -r` treats symbolic links inside a tree. A link that is itself named as a source is
+/// always followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SymlinkPolicy {
-    /// They are left out, each with a notice.
+    /// Skip links and report each one.
     #[default]
     Skip,
-    /// Files and directories that they point to are copied; a link to a directory that it is in is left out.
+    /// Copy the files and directories that links point to. A link to a directory that contains the
+    /// link is skipped.
     Follow,
-    /// Links are made anew at the destination, as far as they point into the copied tree.
+    /// Create the same links at the destination, if they point into the copied tree.
     Copy,
 }
 
-/// Everything `longhaul cp` can be told.
+/// Options of `longhaul cp`.
 #[derive(Debug, Clone)]
 pub struct CopyOptions {
     /// `-r`
     pub recursive: bool,
     /// `-p`
     pub parallelism: Parallelism,
-    /// `--max-streams`: never more at a time, for one file
+    /// `--max-streams`: most streams of one file at a time
     pub max_streams: u32,
-    /// `--autopar`: the parameters of the modes of 2008
+    /// `--autopar`: parameters of the chunk tuning modes of 2008
     pub autopar: ChunkParameters,
-    /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` (one budget for all files;
-    /// refused between two servers), and `--timeout`, which holds for control connections, too.
-    /// Clones of these options share one [`rate`](TransferOptions::rate): batches that run with them side
-    /// by side reach it together. `RateLimit::new(0)` counts as 1 byte per second, not as no limit.
+    /// `--buffer`, `--drs-interval`, `--cc`, `--io`, `--block`, `--limit-rate` and `--timeout`. The
+    /// rate limit is one budget for all files and is refused between two servers. The timeout also
+    /// applies to control connections. Clones of these options share one
+    /// [`rate`](TransferOptions::rate), so batches that run with them side by side share the limit.
+    /// `RateLimit::new(0)` means 1 byte per second, not unlimited.
     pub transfer: TransferOptions,
     /// `--mode`
     pub mode: ModeChoice,
@@ -84,49 +89,49 @@ pub struct CopyOptions {
     pub resume: bool,
     /// `--verify`
     pub verify: VerifyMode,
-    /// `--retries` after lost connections, in a row: an attempt that moved 16 MiB starts the count
-    /// anew
+    /// `--retries`: consecutive retries after lost connections. An attempt that moved 16 MiB resets
+    /// the count.
     pub retries: u32,
     /// `--trace`: JSON Lines file
     pub trace: Option<PathBuf>,
-    /// `--sync-policy`: of files written here
+    /// `--sync-policy`: what is forced to disk of files written on this machine
     pub sync_policy: SyncPolicy,
     /// `--links`
-    pub links: SymlinkPolicy,
+    pub symlinks: SymlinkPolicy,
     /// `--keep-existing`: existing destinations are left alone and count as skipped
-    /// ([`CopySummary::kept`]). One that has another size than its source, or is older, is named in a
-    /// warning. Default: overwrite.
+    /// ([`CopySummary::kept`]). A warning names each one that is older than its source or differs
+    /// from it in size. Default: overwrite.
     pub keep_existing: bool,
-    /// `--wait`: a destination that another copy is writing is waited for, however long that takes.
-    /// Default: such a file fails ([`Exit::Local`]).
+    /// `--wait`: wait, without limit, for a destination that another copy is writing. Default: such
+    /// a file fails ([`Exit::Local`]).
     pub wait: bool,
-    /// Files at a time in a tree (`--concurrency`), 1..=64.
+    /// Files copied at a time (`--concurrency`), 1..=64.
     pub concurrency: usize,
-    /// `--allow-foreign-data-address`: data connections may be with hosts that a server names
-    pub foreign_data: bool,
-    /// Data ports for active connections.
+    /// `--allow-foreign-data-address`: accept data connections with hosts other than the server
+    pub allow_foreign_data: bool,
+    /// Local port range for active data connections.
     pub data_ports: Option<(u16, u16)>,
 }
 
-/// Process-level outcome classes, with the exit codes scripts rely on.
+/// Result class of the process, with the exit codes that scripts rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything arrived and was verified as asked.
+    /// Everything arrived and was verified as requested.
     Done = 0,
     /// Some files of several failed.
     Partial = 1,
-    /// The request makes no sense.
+    /// The request is invalid.
     Usage = 2,
     /// Login or permission refused.
     Refused = 3,
     /// No such file.
     NotFound = 4,
-    /// Cannot reach the peer, or lost it after all retries.
+    /// The peer cannot be reached, or was lost after all retries.
     Unreachable = 5,
     /// Checksum or size mismatch.
     Integrity = 6,
-    /// Disk or file error: of this machine, or a full disk or quota of the destination's.
+    /// Disk or file error on this machine, or a full disk or quota at the destination.
     Local = 7,
     /// The peer broke the protocol or refused for another reason.
     Protocol = 8,
@@ -134,21 +139,21 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// Why something failed: one clear line that says what to do, and its class.
+/// An error with its class. The message is one line that says what failed, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CopyFailure {
-    /// Class.
+    /// Result class.
     pub exit: Exit,
-    /// The attempt and its object, the reason, and what to do.
+    /// The operation and its object, the reason, and what to do.
     pub message: String,
-    /// Worth another attempt without any change (lost connection, 4xx, a destination that another
-    /// copy is writing).
+    /// Another attempt may succeed without any change (lost connection, 4xx reply, a destination
+    /// that another copy is writing).
     pub transient: bool,
 }
 
 impl CopyFailure {
-    /// A failure that another attempt would meet again.
+    /// A permanent failure: another attempt would fail in the same way.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             exit,
@@ -157,7 +162,7 @@ impl CopyFailure {
         }
     }
 
-    /// A failure that may be gone at the next attempt.
+    /// A transient failure: another attempt may succeed.
     pub fn transient(exit: Exit, message: impl Into<String>) -> Self {
         Self {
             transient: true,
@@ -165,27 +170,27 @@ impl CopyFailure {
         }
     }
 
-    /// Another copy is writing the destination: this one may have its turn later
+    /// Another copy is writing the destination. This copy may succeed later
     /// ([`CopyOptions::wait`]).
-    pub fn occupied(message: impl Into<String>) -> Self {
+    pub fn destination_busy(message: impl Into<String>) -> Self {
         Self::transient(Exit::Local, message)
     }
 
-    /// Whether this is [`CopyFailure::occupied`]: nothing else that happens on this machine goes away by
-    /// itself.
-    pub fn is_occupied(&self) -> bool {
+    /// Whether this failure is [`CopyFailure::destination_busy`]. It is the only local failure that
+    /// is transient.
+    pub fn is_destination_busy(&self) -> bool {
         self.transient && self.exit == Exit::Local
     }
 }
 
-/// Events during a copy, in order; an observer must not block.
+/// Events during a copy, in order. An observer must not block.
 #[derive(Debug, Clone)]
 pub enum CopyEvent {
-    /// The list of files is known (again when it grows).
+    /// The list of files is known. Sent again when it grows.
     Planned {
         /// Files so far.
         files: u64,
-        /// Bytes so far, as far as known.
+        /// Bytes so far, counting only files of known size.
         bytes: u64,
     },
     /// A file's transfer begins.
@@ -199,26 +204,25 @@ pub enum CopyEvent {
         /// Bytes already safe from an earlier attempt.
         resumed: u64,
     },
-    /// A few times a second: totals over the whole batch.
+    /// Totals over the whole batch, a few times a second.
     Progress {
-        /// Bytes moved in this run (without what was resumed).
+        /// Bytes moved in this run, without resumed bytes.
         bytes: u64,
-        /// Bytes that are safe at the destinations, resumed ones included: what a `--resume` after
-        /// a kill at this moment would build on, but for the last fraction of a second. Gets: what
-        /// was written here. Puts and copies between servers in MODE E: what the server's markers
-        /// named. Puts in MODE S, which has no markers: what the server's kernel acknowledged,
-        /// which a server that lives will store. A file whose transfer the server confirmed counts
-        /// whole.
+        /// Bytes that are safe at the destinations, including resumed ones. A `--resume` after a
+        /// kill at this moment continues from them, except for the last fraction of a second. Gets:
+        /// bytes written on this machine. Puts and third-party copies in MODE E: ranges that the
+        /// server's markers named. Puts in MODE S, which has no markers: bytes that the server's
+        /// kernel acknowledged, which a running server will store. A file whose transfer the server
+        /// confirmed counts in full.
         safe: u64,
         /// Streams open now.
         streams: u64,
-        /// Largest socket buffer in its stream's direction now, bytes.
+        /// Largest socket buffer now, in the direction of its stream, bytes.
         buffer_bytes: u64,
-        /// Limiter of the file that has the most streams, as far as this end sees: a limiter's
-        /// name; `None`: not known.
+        /// Limiter of the file that has the most streams, as seen from this end. `None`: unknown.
         limiter: Option<&'static str>,
     },
-    /// A file is done and verified as asked.
+    /// A file is complete and verified as requested.
     Finished {
         /// Source.
         source: String,
@@ -226,24 +230,24 @@ pub enum CopyEvent {
         destination: String,
         /// Bytes moved for it in this run.
         bytes: u64,
-        /// `crc32c`, `size`, `none`...
+        /// Verification: `crc32c`, `size`, `none`...
         verified: String,
     },
-    /// A source was left alone: not a regular file, unfinished, or named twice.
+    /// A source was skipped: it is not a regular file, is unfinished, or was named twice.
     Skipped {
         /// Source.
         source: String,
         /// Why.
         reason: String,
     },
-    /// A destination that existed already was left alone ([`CopyOptions::keep_existing`]).
+    /// An existing destination was left alone ([`CopyOptions::keep_existing`]).
     Kept {
         /// Source.
         source: String,
         /// Destination.
         destination: String,
     },
-    /// A file failed for good.
+    /// A file failed permanently.
     Failed {
         /// Source.
         source: String,
@@ -256,22 +260,22 @@ pub enum CopyEvent {
         source: String,
         /// The failure.
         reason: String,
-        /// Which attempt comes next, from 2.
+        /// Number of the next attempt, from 2.
         attempt: u32,
-        /// After this long.
+        /// Delay before the next attempt.
         after: Duration,
     },
-    /// Something the user should know once (a feature that the server lacks).
+    /// A message for the user, sent once (for example a feature that the server lacks).
     Warning(String),
 }
 
-/// Takes the events of a copy.
+/// Receives the events of a copy.
 pub trait CopyObserver: Send + Sync {
-    /// Called from any thread.
+    /// May be called from any thread.
     fn on_event(&self, event: CopyEvent);
 }
 
-/// The end of a copy: the fields of the `summary` JSON line.
+/// Result of a copy: the fields of the `summary` JSON line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopySummary {
     /// Bytes moved in this run.
@@ -280,43 +284,45 @@ pub struct CopySummary {
     pub seconds: f64,
     /// bytes * 8 / seconds.
     pub goodput_bps: f64,
-    /// Most data connections at once.
+    /// Most data connections open at once.
     pub streams_max: u64,
-    /// Who sized the buffers of the transfers that ended well: [`proto::sizing::SocketBuffers::name`], or `mixed`; what was
-    /// asked for where none did. What a server has no part in is replaced with `auto`. Under `auto`
-    /// it is this end's: each end does its own, a server what its administrator chose.
+    /// Buffer policy of the successful transfers: the policy's name, or `mixed`. If no transfer
+    /// succeeded, the requested policy. A policy that a server does not take part in is replaced
+    /// with `auto`. With `auto`, this is the policy of this end; a server uses the policy of its
+    /// administrator.
     pub buffer: &'static str,
-    /// Largest socket buffer that this end's kernel granted for a stream's direction, bytes (twice
-    /// what was asked for).
+    /// Largest socket buffer that this end's kernel granted in the direction of a stream, bytes.
+    /// Linux grants twice the requested size (socket(7), SO_RCVBUF).
     pub buffer_bytes_max: u64,
-    /// Most memory that this end's sockets were seen to hold at one moment, bytes (SO_MEMINFO).
+    /// Most memory that this end's sockets held at one moment, bytes (SO_MEMINFO).
     pub memory_bytes_max: u64,
-    /// Segments sent again, as far as this end's kernel saw.
+    /// Retransmitted segments, as counted by this end's kernel.
     pub retransmits: u64,
-    /// `crc32c`, `size`, `none`, `mixed`; `reflink` where the copy shares its source's blocks.
+    /// `crc32c`, `size`, `none`, `mixed`, or `reflink` when the copy shares the blocks of its
+    /// source.
     pub verified: String,
-    /// Limiter of the transfer, one of the vocabulary; `path between the
-    /// servers` when the bytes did not pass here.
+    /// Name of the limiter, or `path between the servers` when the bytes did not pass through this
+    /// machine.
     pub limited_by: String,
-    /// One line in plain words: why it is as fast as it is (`--why`).
+    /// One line in plain words: why the copy ran at this speed (`--why`).
     pub why: String,
-    /// Files done.
+    /// Files copied.
     pub files: u64,
-    /// Files failed.
+    /// Files that failed.
     pub failed: u64,
     /// Files skipped.
     pub skipped: u64,
-    /// Of those, existing files that were left alone ([`CopyOptions::keep_existing`]).
+    /// Skipped files whose destination existed already ([`CopyOptions::keep_existing`]).
     pub kept: u64,
-    /// Overall class.
+    /// Overall result class.
     pub exit: Exit,
     /// The first failure, if any.
     pub first_failure: Option<CopyFailure>,
 }
 
-/// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote
-/// ends make a third-party transfer. Never returns `Exit::CompletedExchange` unless every byte arrived and was
-/// verified as asked. Dropping the future stops everything and leaves only partial files with a
+/// Copies sources (paths, URLs, `-`; globs in the last component) to a destination. Two remote ends
+/// make a third-party transfer. Returns `Exit::Done` only if every byte arrived and was verified as
+/// requested. Dropping the future stops everything and leaves only partial files with a
 /// recognisable name and their journals.
 pub async fn copy(
     sources: &[String],
@@ -327,10 +333,10 @@ pub async fn copy(
     crate::batch::copy(sources, destination, options, observer).await
 }
 
-/// Settings of the single-file verbs (`ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`).
+/// Options of the single-file verbs (`ls`, `stat`, `rm`, `mkdir`, `mv`, `cksum`).
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
-    /// Time-out on the control channel.
+    /// Timeout of replies on the control connection.
     pub timeout: Duration,
 }
 
@@ -342,11 +348,11 @@ pub async fn list(url: &str, options: &RemoteOptions) -> Result<Vec<RemoteEntry>
     crate::verbs::list(url, options).await
 }
 
-/// [`list`] for large directories: `visit` gets the entries as they come, in the server's order,
-/// and breaks when it has enough. Memory is bounded.
+/// Like [`list`], for large directories: `visit` receives the entries as they arrive, in the
+/// server's order, and returns `Break` to stop. Memory is bounded.
 ///
 /// # Errors
-/// As [`list`]; entries may have been visited before.
+/// As [`list`]. Some entries may have been visited before the error.
 pub async fn list_each(
     url: &str,
     options: &RemoteOptions,
@@ -360,7 +366,7 @@ pub async fn stat(url: &str, options: &RemoteOptions) -> Result<RemoteEntry, Cop
     crate::verbs::stat(url, options).await
 }
 
-/// Deletes a remote file, or a tree when `recursive`.
+/// Deletes a remote file, or a directory tree when `recursive`.
 pub async fn remove(
     url: &str,
     recursive: bool,
@@ -369,7 +375,8 @@ pub async fn remove(
     crate::verbs::remove(url, recursive, options).await
 }
 
-/// Makes a remote directory; with `parents` also those above it, and existing ones are fine.
+/// Creates a remote directory. With `parents`, also creates the missing directories above it and
+/// accepts existing ones.
 pub async fn make_dir(
     url: &str,
     parents: bool,
@@ -378,12 +385,12 @@ pub async fn make_dir(
     crate::verbs::make_dir(url, parents, options).await
 }
 
-/// Renames on one server; `to` is a URL of the same server.
+/// Renames on one server. `to` is a URL of the same server.
 pub async fn rename(from: &str, to: &str, options: &RemoteOptions) -> Result<(), CopyFailure> {
     crate::verbs::rename(from, to, options).await
 }
 
-/// Checksum of a remote (or local) file or part of it, lower-case hex.
+/// Checksum of a remote or local file, or of a part of it, in lower-case hex.
 pub async fn checksum(
     url: &str,
     algorithm: ChecksumAlgorithm,

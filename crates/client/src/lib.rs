@@ -1,9 +1,9 @@
 //! The GridFTP and FTP client, as a library; the `longhaul` binary is a thin shell around it.
 //!
-//! [`copy`] plans a batch (what goes where), moves its files several at a time over pooled
-//! sessions, verifies each and puts it in place. The verbs ([`list`], [`stat`], ...) use one session
-//! each. Below them, [`session`] is one logged-in control connection and [`transfer`] one attempt at
-//! one file.
+//! [`copy`] plans a batch (which file goes where), moves several files at a time over pooled
+//! sessions, verifies each file and renames it to its final name. The single-file verbs ([`list`],
+//! [`stat`], ...) use one session each. Below them, [`session`] is one logged-in control connection
+//! and [`transfer`] is one attempt to move one file.
 
 #![forbid(unsafe_code)]
 

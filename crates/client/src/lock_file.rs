@@ -1,8 +1,9 @@
-//! Who writes a file of this machine: one copy at a time, under a lock on the open file.
+//! Exclusive ownership of a local file: one copy at a time writes it, under a lock on the open
+//! file.
 //!
-//! A file is locked after it was opened, so it may have been renamed or removed in between by the
-//! owner before: what was locked counts only if its path still names it. The kernel drops the lock
-//! with the last descriptor, also after a crash.
+//! The lock is taken after the file is opened. The previous owner may have renamed or removed the
+//! file in between, so the lock counts only if the path still names the locked file. The kernel
+//! releases the lock with the last descriptor, also after a crash (flock(2)).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,71 +13,72 @@ use std::path::{Path, PathBuf};
 use data::store::write_lock::{WriteLockKind, WriteLockStatus, take_write_lock};
 use rustix::fs::OFlags;
 
-/// Permissions of files that are not finished: nobody else's business.
-const PRIVATE: u32 = 0o600;
-/// How often a file may be gone when it is locked. Each time another copy has ended.
-const TRIES: usize = 100;
+/// Mode of unfinished files, which only their owner may read.
+const PRIVATE_MODE: u32 = 0o600;
+/// Most attempts to lock a file that disappears. Each time another copy has ended.
+const MAX_OPEN_ATTEMPTS: usize = 100;
 
-/// The answer to [`open`].
+/// Result of [`open_locked`].
 #[derive(Debug)]
 pub(crate) enum LockedOpen {
-    /// Nobody else writes it until the file is closed.
-    Own(File),
-    /// Nobody can tell: this file system has no locks.
+    /// Locked: nobody else writes the file until it is closed.
+    Locked(File),
+    /// The file system has no locks.
     Unlocked(File),
-    /// Another copy writes it.
+    /// Another copy holds the lock.
     Busy,
 }
 
-/// Opens the regular file `path` to read and write, as its only writer. It is made if there is none
-/// and keeps what it holds. A symbolic link as last component is an error.
-pub(crate) fn open(path: &Path) -> io::Result<LockedOpen> {
-    for _ in 0..TRIES {
+/// Opens the regular file `path` for reading and writing and takes its lock. The file is created if
+/// missing; existing content is kept. A symbolic link as last component is an error.
+pub(crate) fn open_locked(path: &Path) -> io::Result<LockedOpen> {
+    for _ in 0..MAX_OPEN_ATTEMPTS {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(PRIVATE)
-            // A pipe in its place must not make this wait.
+            .mode(PRIVATE_MODE)
+            // O_NONBLOCK: opening a FIFO in its place must not block.
             .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
             .open(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("is not a regular file"));
         }
-        let claimed = take_write_lock(&file, WriteLockKind::Exclusive)?;
-        if claimed == WriteLockStatus::Busy {
+        // Does not wait: a busy file is reported, and --wait polls with its own intervals.
+        let lock = take_write_lock(&file, WriteLockKind::Exclusive)?;
+        if lock == WriteLockStatus::Busy {
             return Ok(LockedOpen::Busy);
         }
-        if names(path, &file)? {
-            return Ok(match claimed {
+        if path_names_file(path, &file)? {
+            return Ok(match lock {
                 WriteLockStatus::Unsupported => LockedOpen::Unlocked(file),
-                _ => LockedOpen::Own(file),
+                _ => LockedOpen::Locked(file),
             });
         }
     }
-    Err(io::Error::other("is replaced again and again"))
+    Err(io::Error::other("keeps being replaced"))
 }
 
-/// Whether `path` names this very file (device and inode), not by way of a link.
-pub(crate) fn names(path: &Path, file: &File) -> io::Result<bool> {
-    let mine = file.metadata()?;
+/// Whether `path` names this very file (device and inode), without following a link.
+pub(crate) fn path_names_file(path: &Path, file: &File) -> io::Result<bool> {
+    let own = file.metadata()?;
     match fs::symlink_metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (mine.dev(), mine.ino())),
+        Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-/// Removes `path` if it still names this file, whose lock is held. What cannot be removed stays: its
-/// name tells what it is.
-pub(crate) fn remove(path: &Path, file: &File) {
-    if matches!(names(path, file), Ok(true)) {
+/// Removes `path` if it still names this file, whose lock is held. Errors are ignored: the name of
+/// a leftover shows what it is.
+pub(crate) fn remove_if_same(path: &Path, file: &File) {
+    if matches!(path_names_file(path, file), Ok(true)) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// A file that stands for something that cannot be locked itself. It goes when it is dropped.
+/// A locked file that represents something that cannot be locked itself. It is removed on drop.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     path: PathBuf,
@@ -84,7 +86,7 @@ pub(crate) struct LockFile {
 }
 
 impl LockFile {
-    /// The file at `path`, which [`open`] gave.
+    /// The lock file at `path`, opened by [`open_locked`].
     pub(crate) fn new(path: PathBuf, file: File) -> Self {
         Self { path, file }
     }
@@ -92,7 +94,7 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        remove(&self.path, &self.file);
+        remove_if_same(&self.path, &self.file);
     }
 }
 
@@ -103,8 +105,8 @@ mod tests {
     use super::*;
 
     fn own(path: &Path) -> File {
-        match open(path).unwrap() {
-            LockedOpen::Own(file) => file,
+        match open_locked(path).unwrap() {
+            LockedOpen::Locked(file) => file,
             other => panic!("{other:?}"),
         }
     }
@@ -115,36 +117,36 @@ mod tests {
         let path = dir.path().join("f");
         fs::write(&path, "kept").unwrap();
         let first = own(&path);
-        assert!(matches!(open(&path), Ok(LockedOpen::Busy)));
+        assert!(matches!(open_locked(&path), Ok(LockedOpen::Busy)));
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         drop(first);
         own(&path);
     }
 
     #[test]
-    fn a_file_that_was_renamed_meanwhile_is_not_taken_for_the_one_in_its_place() {
+    fn a_renamed_file_is_not_mistaken_for_its_successor() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let first = own(&path);
         fs::rename(&path, dir.path().join("g")).unwrap();
-        // The name is free, whoever holds what had it.
+        // The name is free, whoever holds the renamed file.
         let second = own(&path);
-        assert!(!names(&path, &first).unwrap());
-        assert!(names(&path, &second).unwrap());
-        remove(&path, &first);
+        assert!(!path_names_file(&path, &first).unwrap());
+        assert!(path_names_file(&path, &second).unwrap());
+        remove_if_same(&path, &first);
         assert!(path.exists());
-        remove(&path, &second);
+        remove_if_same(&path, &second);
         assert!(!path.exists());
     }
 
     #[test]
-    fn links_are_not_followed_and_others_see_nothing() {
+    fn links_are_not_followed_and_new_files_are_private() {
         let dir = tempfile::tempdir().unwrap();
         let (path, link) = (dir.path().join("f"), dir.path().join("l"));
         fs::write(&path, "kept").unwrap();
         symlink(&path, &link).unwrap();
-        assert!(open(&link).is_err());
-        assert!(open(dir.path()).is_err());
+        assert!(open_locked(&link).is_err());
+        assert!(open_locked(dir.path()).is_err());
         let fresh = own(&dir.path().join("new"));
         assert_eq!(
             fresh.metadata().unwrap().permissions().mode() & 0o777,
@@ -153,11 +155,11 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_something_goes_with_its_owner() {
+    fn a_lock_file_is_removed_with_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let stand = LockFile::new(path.clone(), own(&path));
-        assert!(matches!(open(&path), Ok(LockedOpen::Busy)));
+        assert!(matches!(open_locked(&path), Ok(LockedOpen::Busy)));
         drop(stand);
         assert!(!path.exists());
     }

@@ -4,7 +4,7 @@ use proto::listing::EntryKind;
 
 use crate::session::ClientSession;
 use crate::session::links::{SymlinkCheckScope, UnlinkResult, ambiguous_link_failure};
-use crate::tree::{MAX_DEPTH, check_name, join};
+use crate::tree::{MAX_DEPTH, check_name, join_path};
 use crate::{CopyFailure, Exit};
 
 /// Removes what `top` names: a file, a link, or a directory with everything below.
@@ -99,7 +99,7 @@ async fn collect_content(
         listed.dedup_by(|a, b| a.entry.name == b.entry.name);
         for marked in listed {
             check_name(&marked.entry.name)?;
-            let path = join(&directory, &marked.entry.name);
+            let path = join_path(&directory, &marked.entry.name);
             if marked.entry.kind != EntryKind::Dir || marked.entry.is_symlink() {
                 content.files.push(path);
                 continue;

@@ -1,12 +1,12 @@
-//! Facts that a look at one stream's socket tells.
+//! Direction, buffer, window and limiter of streams, derived from TCP_INFO and SO_MEMINFO samples.
 
 use std::time::Duration;
 
 use tune::limiter::{Limiter, Role};
 use tune::sample::TcpSample;
 
-/// The buffer that the stream's direction uses, as granted by the kernel, bytes; 0 before any
-/// byte moved.
+/// Size of the socket buffer for the stream's direction as granted by the kernel, bytes. 0 before
+/// any byte moved.
 pub(crate) fn buffer(sample: &TcpSample) -> u64 {
     match sample.role() {
         Some(Role::Sender) => sample.send_buffer,
@@ -15,8 +15,8 @@ pub(crate) fn buffer(sample: &TcpSample) -> u64 {
     }
 }
 
-/// Congestion window of a sender; of a receiver the window that it announces, no more than the
-/// window scale can express (RFC 7323 §2.2). Bytes.
+/// Congestion window of a sender. Window announced by a receiver, limited to what its window scale
+/// can express (RFC 7323 section 2.2). Bytes.
 pub(crate) fn window(sample: &TcpSample) -> u64 {
     match sample.role() {
         Some(Role::Sender) => sample.cwnd,
@@ -24,39 +24,44 @@ pub(crate) fn window(sample: &TcpSample) -> u64 {
     }
 }
 
-/// Limiter of the streams as far as this end sees. A sender's kernel keeps accounts of what it waited
-/// for so far; a receiver only sees whether bytes wait to be written to the store.
+/// Limiter of the streams as seen from this end. A sender's kernel accounts for its waiting time
+/// (tcpi_busy_time, tcpi_rwnd_limited, tcpi_sndbuf_limited). A receiver only sees whether received
+/// bytes wait to be written to the store.
 pub(crate) fn limiter(streams: &[TcpSample]) -> Limiter {
     match streams.iter().find_map(TcpSample::role) {
         None => Limiter::Unknown,
-        Some(Role::Sender) => of_sender(streams),
-        Some(Role::Receiver) => of_receiver(streams),
+        Some(Role::Sender) => sender_limiter(streams),
+        Some(Role::Receiver) => receiver_limiter(streams),
     }
 }
 
-fn of_sender(streams: &[TcpSample]) -> Limiter {
+fn sender_limiter(streams: &[TcpSample]) -> Limiter {
     let sum = |time: fn(&TcpSample) -> Duration| streams.iter().map(time).sum::<Duration>();
     let busy = sum(|s| s.busy_time);
     let (rwnd, sndbuf) = (sum(|s| s.rwnd_limited), sum(|s| s.sndbuf_limited));
+    // A limiter counts if it was active for half of the busy time.
     if busy.is_zero() {
         Limiter::Unknown
     } else if rwnd >= sndbuf && rwnd * 2 >= busy {
+        // The receive window wins a tie: a full window also fills the send buffer.
         Limiter::ReceiveWindow
     } else if sndbuf * 2 >= busy {
         Limiter::SendBuffer
     } else if streams.iter().any(|s| s.retransmits > 0) {
+        // The congestion window limits in both cases. Retransmissions show why it is small.
         Limiter::Loss
     } else {
         Limiter::CongestionWindow
     }
 }
 
-/// Most of the streams' receive memory is full: this end does not read, since it writes. (Linux gives
-/// about half of the buffer to the window, tcp_adv_win_scale.)
-fn of_receiver(streams: &[TcpSample]) -> Limiter {
-    let waits = |s: &&TcpSample| s.receive_queue_memory > s.receive_buffer / 2;
-    let waiting = streams.iter().filter(waits).count();
-    if waiting * 2 > streams.len() {
+/// The store is the limiter if the receive buffers of most streams are full, because this end does
+/// not read while it writes. Linux uses about half of the buffer for the window (tcp_adv_win_scale,
+/// tcp(7)).
+fn receiver_limiter(streams: &[TcpSample]) -> Limiter {
+    let is_full = |s: &&TcpSample| s.receive_queue_memory > s.receive_buffer / 2;
+    let full = streams.iter().filter(is_full).count();
+    if full * 2 > streams.len() {
         Limiter::StoreWrite
     } else {
         Limiter::Unknown
@@ -83,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn each_direction_has_its_buffer_and_its_window() {
+    fn buffer_and_window_depend_on_the_direction() {
         let sender = sample(5001, 0);
         assert_eq!((buffer(&sender), window(&sender)), (300, 10_000));
         let receiver = sample(1, 5000);
@@ -91,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn a_senders_kernel_tells_what_it_waits_for() {
+    fn the_limiter_of_a_sender_comes_from_its_kernels_accounting() {
         let us = Duration::from_micros;
         let with = |rwnd, sndbuf, retransmits| {
-            let mut one = sample(5001, 0);
-            one.busy_time = us(100);
-            one.rwnd_limited = us(rwnd);
-            one.sndbuf_limited = us(sndbuf);
-            one.retransmits = retransmits;
-            limiter(&[one])
+            let mut stream = sample(5001, 0);
+            stream.busy_time = us(100);
+            stream.rwnd_limited = us(rwnd);
+            stream.sndbuf_limited = us(sndbuf);
+            stream.retransmits = retransmits;
+            limiter(&[stream])
         };
         assert_eq!(with(60, 10, 3), Limiter::ReceiveWindow);
         assert_eq!(with(10, 60, 3), Limiter::SendBuffer);
@@ -109,18 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_sees_its_own_store() {
+    fn a_receiver_with_full_buffers_is_limited_by_its_store() {
         let with = |queued| {
-            let mut one = sample(1, 5000);
-            one.receive_queue_memory = queued;
-            one
+            let mut stream = sample(1, 5000);
+            stream.receive_queue_memory = queued;
+            stream
         };
         assert_eq!(limiter(&[with(20), with(20), with(0)]), Limiter::StoreWrite);
         assert_eq!(limiter(&[with(20), with(0)]), Limiter::Unknown);
     }
 
     #[test]
-    fn a_connection_is_nobodys_before_a_byte_moved() {
+    fn a_connection_has_no_role_before_a_byte_moved() {
         let fresh = sample(1, 0);
         assert_eq!(fresh.role(), None);
         assert_eq!(buffer(&fresh), 0);

@@ -1,4 +1,4 @@
-//! How a copy is verified: the choice, and the sums of local files.
+//! Verification of a copy: the choice of the comparison, and checksums of local files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,211 +10,223 @@ use proto::checksum::ChecksumAlgorithm;
 use crate::storage::contract::AvailableChecksums;
 use crate::{CopyFailure, Exit, VerifyMode};
 
-/// Files from this size on are summed by the server while they move, over a second session;
-/// smaller ones afterwards on the same session, which costs one round trip and no login.
+/// Size from which a server computes the checksum while the file moves, over a second session. For
+/// smaller files it is requested afterwards on the same session, which costs one round trip and no
+/// login.
 pub(crate) const CONCURRENT_FROM: u64 = 1 << 20;
-/// The same for servers that are asked ahead: afterwards then costs no round trip, only the time that
-/// the sum takes, which for less than this is hardly more than a login.
+/// The same for servers with pipelining. A request afterwards costs them no round trip, only the
+/// time of the computation, which below this size is about that of a login.
 pub(crate) const CONCURRENT_FROM_AHEAD: u64 = 64 << 20;
 
-/// Comparison at the end.
+/// The comparison to make when all bytes have moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verification {
-    /// The number of bytes, as asked.
-    Bytes,
-    /// The number of bytes, because the server cannot sum.
+    /// The number of bytes, as requested.
+    ByteCount,
+    /// The number of bytes, because the server has no checksums.
     Size,
-    /// Checksums of both ends; `required`: the user named it.
-    Sum {
-        /// Which.
+    /// Checksums of both ends.
+    Checksum {
+        /// Algorithm.
         algorithm: ChecksumAlgorithm,
-        /// Asked for by name: falling back to the size is no option.
+        /// The user named the algorithm, so the size is not enough.
         required: bool,
     },
 }
 
 impl Verification {
-    /// The word in summaries.
+    /// Name of the comparison in summaries.
     pub(crate) fn label(self) -> String {
         match self {
-            Self::Bytes => "none".to_owned(),
+            Self::ByteCount => "none".to_owned(),
             Self::Size => "size".to_owned(),
-            Self::Sum { algorithm, .. } => algorithm.name().to_ascii_lowercase(),
+            Self::Checksum { algorithm, .. } => algorithm.name().to_ascii_lowercase(),
         }
     }
 
-    /// The word when the check fell back to the size: an end that does not tell its size leaves
-    /// nothing to compare.
-    pub(crate) fn size_label(self, told: bool) -> String {
+    /// Name of the comparison when only sizes were compared. If an end does not report its size,
+    /// nothing was compared.
+    pub(crate) fn size_label(self, has_size: bool) -> String {
         match self {
-            Self::Size | Self::Sum { .. } if told => Self::Size.label(),
-            _ => Self::Bytes.label(),
+            Self::Size | Self::Checksum { .. } if has_size => Self::Size.label(),
+            _ => Self::ByteCount.label(),
         }
     }
 
-    /// Whether the user named the algorithm, so that nothing else will do.
+    /// Whether the user named the algorithm, so that nothing else is enough.
     pub(crate) fn is_required(self) -> bool {
-        matches!(self, Self::Sum { required: true, .. })
+        matches!(self, Self::Checksum { required: true, .. })
     }
 
     /// The algorithm, if there is one.
     pub(crate) fn algorithm(self) -> Option<ChecksumAlgorithm> {
         match self {
-            Self::Sum { algorithm, .. } => Some(algorithm),
-            Self::Bytes | Self::Size => None,
+            Self::Checksum { algorithm, .. } => Some(algorithm),
+            Self::ByteCount | Self::Size => None,
         }
     }
 }
 
-/// An end of a copy, as far as its checksums go.
+/// Checksum abilities of one end of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChecksumAbility<'a> {
-    /// Checksums that can be had.
-    pub(crate) sums: &'a AvailableChecksums,
-    /// The copied bytes are the whole file there.
-    pub(crate) whole: bool,
+    /// Checksums that the end can provide.
+    pub(crate) checksums: &'a AvailableChecksums,
+    /// The copied bytes are the whole file at this end.
+    pub(crate) is_whole_file: bool,
 }
 
 impl ChecksumAbility<'_> {
-    /// Whether this sum can be had of the copied bytes.
+    /// Whether the end can provide this checksum of the copied bytes.
     pub(crate) fn has(&self, algorithm: ChecksumAlgorithm) -> bool {
-        self.sums.parts.contains(&algorithm) || (self.whole && self.sums.whole.contains(&algorithm))
+        self.checksums.ranges.contains(&algorithm)
+            || (self.is_whole_file && self.checksums.whole_files.contains(&algorithm))
     }
 }
 
-/// The check for a copy between two ends, by a checksum that both have.
+/// Chooses the verification of a copy: by a checksum that all ends can provide.
 ///
 /// # Errors
-/// `Protocol` when one end lacks the algorithm that the user named.
+/// `Protocol` if an end lacks the algorithm that the user named.
 pub(crate) fn choose_verification(
-    wish: VerifyMode,
+    requested: VerifyMode,
     ends: &[ChecksumAbility<'_>],
 ) -> Result<Verification, CopyFailure> {
     let all_have = |algorithm| ends.iter().all(|end| end.has(algorithm));
-    match wish {
-        VerifyMode::None => Ok(Verification::Bytes),
-        VerifyMode::With(algorithm) if all_have(algorithm) => Ok(Verification::Sum {
+    match requested {
+        VerifyMode::None => Ok(Verification::ByteCount),
+        VerifyMode::With(algorithm) if all_have(algorithm) => Ok(Verification::Checksum {
             algorithm,
             required: true,
         }),
         VerifyMode::With(algorithm) => Err(CopyFailure::new(
             Exit::Protocol,
             format!(
-                "the server cannot compute {}; use --verify auto to take what it has",
+                "the server cannot compute {}; use --verify auto to use what it supports",
                 algorithm.name()
             ),
         )),
         VerifyMode::Auto => Ok(ChecksumAlgorithm::CHEAPEST_FIRST
             .into_iter()
             .find(|a| all_have(*a))
-            .map_or(Verification::Size, |algorithm| Verification::Sum {
+            .map_or(Verification::Size, |algorithm| Verification::Checksum {
                 algorithm,
                 required: false,
             })),
     }
 }
 
-/// The comparison of a finished copy with its source.
+/// Comparison of the checksums of a finished copy and its source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChecksumComparison<'a> {
     pub(crate) check: Verification,
-    /// The copy or its source, for messages.
-    pub(crate) shown: &'a str,
-    /// Some of the bytes came in an attempt that the server did not stand by: only a checksum can call
-    /// the copy whole.
-    pub(crate) disputed: bool,
+    /// Name of the copy or its source for messages.
+    pub(crate) display_name: &'a str,
+    /// Some bytes came in an attempt that the server did not confirm, so only a checksum can prove
+    /// the copy.
+    pub(crate) unconfirmed: bool,
 }
 
-/// How a comparison ended that found no difference.
+/// Result of a comparison that found no difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ComparisonResult {
-    /// Both ends have this checksum.
+    /// Both ends have the same checksum.
     Same,
-    /// There is no checksum to compare; the warning says why. Sizes have to do.
+    /// No checksums could be compared, for the reason in this warning. The sizes must be compared
+    /// instead.
     SizeOnly(String),
 }
 
 impl ChecksumComparison<'_> {
-    /// Weighs the sums of both ends by `algorithm`, or why one of them is missing.
+    /// Evaluates the checksums of both ends, or the reason why one of them is missing.
     ///
     /// # Errors
-    /// A difference ([`Exit::Integrity`]); a missing sum where a sum was asked for by name (the same)
-    /// or where nothing else proves the copy ([`Exit::Protocol`]); a lost connection as it is.
-    pub(crate) fn of(
+    /// A difference ([`Exit::Integrity`]). A missing checksum that the user named (`Integrity`) or
+    /// that nothing else can replace ([`Exit::Protocol`]). A lost connection as it is.
+    pub(crate) fn evaluate(
         self,
         algorithm: ChecksumAlgorithm,
         source: Result<String, CopyFailure>,
         copy: Result<String, CopyFailure>,
     ) -> Result<ComparisonResult, CopyFailure> {
-        let shown = self.shown;
-        let missing = match (source, copy) {
+        let display_name = self.display_name;
+        let reason = match (source, copy) {
             (Ok(source), Ok(copy)) => {
-                compare_checksums(algorithm, &source, &copy, shown)?;
+                compare_checksums(algorithm, &source, &copy, display_name)?;
                 return Ok(ComparisonResult::Same);
             }
             (Err(failure), _) | (_, Err(failure)) if failure.transient => return Err(failure),
             (Err(failure), _) | (_, Err(failure)) => failure.message,
         };
-        if self.disputed {
+        if self.unconfirmed {
             let message = format!(
-                "{shown}: the server did not confirm the transfer, and no checksum can prove the \
-                 copy: {missing}; copy it again"
+                "{display_name}: the server did not confirm the transfer, and no checksum can prove the \
+                 copy: {reason}; copy it again"
             );
             return Err(CopyFailure::new(Exit::Protocol, message));
         }
         if self.check.is_required() {
-            let message = format!("{shown}: cannot be verified as asked: {missing}");
+            let message = format!("{display_name}: cannot be verified as requested: {reason}");
             return Err(CopyFailure::new(Exit::Integrity, message));
         }
         Ok(ComparisonResult::SizeOnly(format!(
-            "{shown}: verified by size only: {missing}"
+            "{display_name}: verified by size only: {reason}"
         )))
     }
 }
 
-/// Compares two sums.
+/// Compares two checksums.
 pub(crate) fn compare_checksums(
     algorithm: ChecksumAlgorithm,
     source: &str,
     destination: &str,
-    what: &str,
+    display_name: &str,
 ) -> Result<(), CopyFailure> {
+    // Servers print hex digits in either case.
     if source.eq_ignore_ascii_case(destination) {
         return Ok(());
     }
     Err(CopyFailure::new(
         Exit::Integrity,
         format!(
-            "{what}: {} of the source is {source}, of the copy {destination}; the copy keeps its \
+            "{display_name}: {} of the source is {source}, of the copy {destination}; the copy keeps its \
              partial name",
             algorithm.name()
         ),
     ))
 }
 
-/// Sums a local file on a thread of its own; dropping the future stops it.
+/// Computes the checksum of a local file on a thread for blocking calls. Dropping the future stops
+/// it.
 pub(crate) async fn checksum_local(
     algorithm: ChecksumAlgorithm,
     source: Arc<dyn Source>,
     offset: u64,
     length: Option<u64>,
 ) -> Result<String, CopyFailure> {
-    let stop = StopChecksumOnDrop(Arc::new(AtomicBool::new(false)));
-    let stopped = Arc::clone(&stop.0);
+    let stop_guard = StopChecksumOnDrop(Arc::new(AtomicBool::new(false)));
+    let stopped = Arc::clone(&stop_guard.0);
     let name = source.name();
-    let sum = tokio::task::spawn_blocking(move || {
-        let mut go_on = |_| !stopped.load(Ordering::Relaxed);
-        checksum_source(algorithm, source.as_ref(), offset, length, &mut go_on)
+    let checksum = tokio::task::spawn_blocking(move || {
+        // spawn_blocking tasks cannot be aborted, so the flag ends the reading.
+        let mut keep_reading = |_| !stopped.load(Ordering::Relaxed);
+        checksum_source(
+            algorithm,
+            source.as_ref(),
+            offset,
+            length,
+            &mut keep_reading,
+        )
     });
-    match sum.await {
+    match checksum.await {
         Ok(Ok(digest)) => Ok(digest),
         Ok(Err(e)) => Err(CopyFailure::new(
             Exit::Local,
-            format!("cannot sum {name}: {e}"),
+            format!("cannot compute the checksum of {name}: {e}"),
         )),
         Err(e) => Err(CopyFailure::new(
             Exit::Local,
-            format!("cannot sum {name}: {e}"),
+            format!("cannot compute the checksum of {name}: {e}"),
         )),
     }
 }
@@ -233,25 +245,28 @@ mod tests {
 
     fn server(parts: &[ChecksumAlgorithm], whole: &[ChecksumAlgorithm]) -> AvailableChecksums {
         AvailableChecksums {
-            parts: parts.to_vec(),
-            whole: whole.to_vec(),
+            ranges: parts.to_vec(),
+            whole_files: whole.to_vec(),
         }
     }
 
     fn chosen(
-        wish: VerifyMode,
+        requested: VerifyMode,
         ends: &[&AvailableChecksums],
         whole: bool,
     ) -> Result<Verification, CopyFailure> {
         let ends: Vec<_> = ends
             .iter()
-            .map(|sums| ChecksumAbility { sums, whole })
+            .map(|checksums| ChecksumAbility {
+                checksums,
+                is_whole_file: whole,
+            })
             .collect();
-        choose_verification(wish, &ends)
+        choose_verification(requested, &ends)
     }
 
-    fn sum(algorithm: ChecksumAlgorithm, required: bool) -> Verification {
-        Verification::Sum {
+    fn checksum(algorithm: ChecksumAlgorithm, required: bool) -> Verification {
+        Verification::Checksum {
             algorithm,
             required,
         }
@@ -264,44 +279,44 @@ mod tests {
     ) -> Result<ComparisonResult, CopyFailure> {
         let algorithm = ChecksumAlgorithm::Crc32c;
         let comparison = ChecksumComparison {
-            check: Verification::Sum {
+            check: Verification::Checksum {
                 algorithm,
                 required,
             },
-            shown: "f",
-            disputed,
+            display_name: "f",
+            unconfirmed: disputed,
         };
-        comparison.of(algorithm, Ok("AB".to_owned()), copy.map(str::to_owned))
+        comparison.evaluate(algorithm, Ok("AB".to_owned()), copy.map(str::to_owned))
     }
 
     #[test]
-    fn sums_that_are_there_decide_whatever_else_is_so() {
+    fn available_checksums_decide_the_comparison() {
         for (disputed, required) in [(false, false), (true, false), (false, true)] {
             let same = compared(disputed, required, Ok("ab"));
             assert_eq!(same, Ok(ComparisonResult::Same));
             let other = compared(disputed, required, Ok("ac"));
             assert_eq!(other.unwrap_err().exit, Exit::Integrity);
             let lost = CopyFailure::transient(Exit::Unreachable, "lost");
-            let missing = compared(disputed, required, Err(lost.clone()));
-            assert_eq!(missing, Err(lost));
+            let reason = compared(disputed, required, Err(lost.clone()));
+            assert_eq!(reason, Err(lost));
         }
     }
 
     #[test]
-    fn a_missing_sum_is_made_up_for_by_the_size_only_where_nothing_speaks_against_it() {
-        let missing = || Err(CopyFailure::new(Exit::Protocol, "no CKSM"));
-        let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, missing()) else {
-            panic!("sizes have to do");
+    fn sizes_replace_a_missing_checksum_only_for_confirmed_optional_checks() {
+        let reason = || Err(CopyFailure::new(Exit::Protocol, "no CKSM"));
+        let Ok(ComparisonResult::SizeOnly(warning)) = compared(false, false, reason()) else {
+            panic!("the sizes are compared instead");
         };
         assert_eq!(warning, "f: verified by size only: no CKSM");
-        let disputed = compared(true, false, missing()).unwrap_err();
+        let disputed = compared(true, false, reason()).unwrap_err();
         assert_eq!(disputed.exit, Exit::Protocol);
-        let asked_for = compared(false, true, missing()).unwrap_err();
+        let asked_for = compared(false, true, reason()).unwrap_err();
         assert_eq!(asked_for.exit, Exit::Integrity);
     }
 
     #[test]
-    fn cheapest_that_all_have() {
+    fn auto_chooses_the_cheapest_common_algorithm() {
         let globus = server(
             &[
                 ChecksumAlgorithm::Md5,
@@ -310,23 +325,29 @@ mod tests {
             ],
             &[],
         );
-        let own = server(&ChecksumAlgorithm::CHEAPEST_FIRST, &[]);
+        let longhaul = server(&ChecksumAlgorithm::CHEAPEST_FIRST, &[]);
         let auto = |ends: &[&AvailableChecksums]| chosen(VerifyMode::Auto, ends, true).unwrap();
-        assert_eq!(auto(&[&own]), sum(ChecksumAlgorithm::Crc32c, false));
-        assert_eq!(auto(&[&globus]), sum(ChecksumAlgorithm::Adler32, false));
         assert_eq!(
-            auto(&[&own, &globus]),
-            sum(ChecksumAlgorithm::Adler32, false)
+            auto(&[&longhaul]),
+            checksum(ChecksumAlgorithm::Crc32c, false)
         );
-        assert_eq!(auto(&[&own, &server(&[], &[])]), Verification::Size);
+        assert_eq!(
+            auto(&[&globus]),
+            checksum(ChecksumAlgorithm::Adler32, false)
+        );
+        assert_eq!(
+            auto(&[&longhaul, &globus]),
+            checksum(ChecksumAlgorithm::Adler32, false)
+        );
+        assert_eq!(auto(&[&longhaul, &server(&[], &[])]), Verification::Size);
     }
 
     #[test]
-    fn plain_servers_sum_whole_files_only() {
+    fn whole_file_algorithms_do_not_verify_parts() {
         let plain = server(&[], &[ChecksumAlgorithm::Md5]);
         assert_eq!(
             chosen(VerifyMode::Auto, &[&plain], true),
-            Ok(sum(ChecksumAlgorithm::Md5, false))
+            Ok(checksum(ChecksumAlgorithm::Md5, false))
         );
         assert_eq!(
             chosen(VerifyMode::Auto, &[&plain], false),
@@ -335,11 +356,11 @@ mod tests {
     }
 
     #[test]
-    fn named_algorithm_or_nothing() {
+    fn a_named_algorithm_has_no_fallback() {
         let globus = server(&[ChecksumAlgorithm::Md5], &[]);
         assert_eq!(
             chosen(VerifyMode::With(ChecksumAlgorithm::Md5), &[&globus], true),
-            Ok(sum(ChecksumAlgorithm::Md5, true))
+            Ok(checksum(ChecksumAlgorithm::Md5, true))
         );
         let refused = chosen(
             VerifyMode::With(ChecksumAlgorithm::Blake3),
@@ -350,16 +371,19 @@ mod tests {
         assert!(refused.message.contains("BLAKE3"));
         assert_eq!(
             chosen(VerifyMode::None, &[&globus], true),
-            Ok(Verification::Bytes)
+            Ok(Verification::ByteCount)
         );
-        assert_eq!(Verification::Bytes.label(), "none");
-        assert_eq!(Verification::Bytes.size_label(true), "none");
+        assert_eq!(Verification::ByteCount.label(), "none");
+        assert_eq!(Verification::ByteCount.size_label(true), "none");
         assert_eq!(Verification::Size.size_label(true), "size");
-        assert_eq!(sum(ChecksumAlgorithm::Md5, false).size_label(false), "none");
+        assert_eq!(
+            checksum(ChecksumAlgorithm::Md5, false).size_label(false),
+            "none"
+        );
     }
 
     #[test]
-    fn mismatch_is_an_integrity_failure() {
+    fn a_checksum_mismatch_is_an_integrity_failure() {
         assert_eq!(
             compare_checksums(ChecksumAlgorithm::Md5, "AB", "ab", "x"),
             Ok(())

@@ -1,4 +1,4 @@
-//! Watches one attempt while it runs: the journal is kept, and dropping stops everything.
+//! Watches a running attempt: writes the journal, and cancels the transfer when dropped.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,28 +7,29 @@ use std::time::{Duration, Instant};
 use data::job::TransferControl;
 use tokio::task::JoinHandle;
 
-use super::every;
+use super::periodic_timer;
 use crate::journal::{Journal, StoredRanges};
 
-/// How often the safe ranges are looked at; the journal itself decides when it writes.
+/// Interval at which the safe ranges are read. The journal itself limits how often it is written.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A running attempt. Dropped before its end (the user gave up, another part failed), it cancels
-/// the transfer and leaves the journal in its last true state.
+/// A running attempt. Dropping it before its end (the user interrupted, another part failed)
+/// cancels the transfer and leaves the journal with the last safe ranges.
 pub(super) struct AttemptWatch<'a, S: Fn() -> StoredRanges> {
     control: Arc<TransferControl>,
     journal: Option<&'a mut Journal>,
     state: S,
-    /// The journal on its way to disk.
+    /// The task that syncs the journal to disk.
     syncing: Option<JoinHandle<()>>,
-    /// An empty set is worth keeping once bytes move: the size of the partial file tells the rest.
+    /// Write the journal even without safe ranges once bytes move, because the size of the partial
+    /// file shows the rest.
     keep_empty: bool,
-    /// The attempt ended well.
-    whole: bool,
+    /// The attempt succeeded.
+    succeeded: bool,
 }
 
 impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
-    /// `state` tells all that is safe at the destination.
+    /// `state` returns all ranges that are safe at the destination.
     pub(super) fn new(
         control: Arc<TransferControl>,
         journal: Option<&'a mut Journal>,
@@ -41,7 +42,7 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
             state,
             syncing: None,
             keep_empty,
-            whole: false,
+            succeeded: false,
         }
     }
 
@@ -50,21 +51,21 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
         mut self,
         attempt: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let mut timer = every(TICK);
+        let mut timer = periodic_timer(TICK);
         tokio::pin!(attempt);
         loop {
             tokio::select! {
                 biased;
                 output = &mut attempt => {
-                    self.whole = output.is_ok();
+                    self.succeeded = output.is_ok();
                     return output;
                 }
-                _ = timer.tick() => self.keep(),
+                _ = timer.tick() => self.update_journal(),
             }
         }
     }
 
-    fn keep(&mut self) {
+    fn update_journal(&mut self) {
         let Some(journal) = &mut self.journal else {
             return;
         };
@@ -74,11 +75,12 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
         {
             tracing::debug!("journal: {e}");
         }
-        let busy = self
+        let is_syncing = self
             .syncing
             .as_ref()
             .is_some_and(|task| !task.is_finished());
-        if !busy && let Some(unsynced) = journal.take_unsynced() {
+        // One sync at a time: a slow disk must not queue them up.
+        if !is_syncing && let Some(unsynced) = journal.take_unsynced() {
             self.syncing = Some(tokio::task::spawn_blocking(|| unsynced.sync()));
         }
     }
@@ -86,12 +88,14 @@ impl<'a, S: Fn() -> StoredRanges> AttemptWatch<'a, S> {
 
 impl<S: Fn() -> StoredRanges> Drop for AttemptWatch<'_, S> {
     fn drop(&mut self) {
+        // When dropped early, the data threads must not write after the lock is released.
         self.control.cancel();
         let Some(journal) = &mut self.journal else {
             return;
         };
-        // A file that was whole at once needs no journal while it is verified.
-        if self.whole && !journal.has_written() {
+        // A file that was complete before the journal was first written needs none during its
+        // verification.
+        if self.succeeded && !journal.has_written() {
             return;
         }
         let state = (self.state)();

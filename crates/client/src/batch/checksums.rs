@@ -1,4 +1,4 @@
-//! Checksums of the two ends of a copy, wherever they are.
+//! Checksums of the two ends of a copy.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::storage::contract::{AvailableChecksums, Storage};
 use crate::verify::checksum_local;
 
 /// Bytes at the end of each safe range that are compared before a copy is resumed.
-const SPOT: u64 = 4 << 20;
+const COMPARED_TAIL: u64 = 4 << 20;
 /// Most ranges that are compared.
-const SPOTS: usize = 16;
-/// Most sums of ranges of an open file that are worth computing.
-const MOST_HERE: usize = 128;
+const MAX_COMPARED_RANGES: usize = 16;
+/// Most range checksums that are computed of an open file.
+const MAX_LOCAL_QUERIES: usize = 128;
 
-/// One end of a copy: bytes that can be summed. `origin` is where the copy's byte 0 is.
+/// One end of a copy, whose bytes can be checksummed. `origin` is the offset of the copy's byte 0.
 pub(super) enum ChecksumEndpoint<'a> {
-    /// Open here.
+    /// A file that this process has open.
     Open {
         /// The file.
         source: Arc<dyn Source>,
         /// Offset of the part.
         origin: u64,
     },
-    /// By its name, where it is kept.
+    /// A file at a storage.
     Named {
-        /// Idle.
+        /// A session that runs no other command.
         storage: &'a mut dyn Storage,
-        /// The file.
+        /// Path of the file.
         path: &'a [u8],
         /// Offset of the part.
         origin: u64,
@@ -38,61 +38,64 @@ pub(super) enum ChecksumEndpoint<'a> {
 }
 
 impl ChecksumEndpoint<'_> {
-    /// Most sums of ranges that are worth asking for.
-    pub(super) fn questions(&self) -> usize {
+    /// Most range checksums that should be requested.
+    pub(super) fn max_queries(&self) -> usize {
         match self {
-            Self::Named { storage, .. } => storage.capabilities().concurrency,
-            Self::Open { .. } => MOST_HERE,
+            Self::Named { storage, .. } => storage.capabilities().max_queries,
+            Self::Open { .. } => MAX_LOCAL_QUERIES,
         }
     }
 
-    /// The sums of ranges, in their order.
-    pub(super) async fn sums(
+    /// The checksums of ranges, in order.
+    pub(super) async fn checksums(
         &mut self,
         algorithm: ChecksumAlgorithm,
         ranges: &[ByteRange],
     ) -> Result<Vec<String>, CopyFailure> {
         match self {
             Self::Open { source, origin } => {
-                let mut sums = Vec::with_capacity(ranges.len());
+                let mut checksums = Vec::with_capacity(ranges.len());
+                // One after the other: hashing a local file is bound by one CPU or the disk, not by
+                // round trips.
                 for range in ranges {
                     let (source, start) = (Arc::clone(source), *origin + range.start);
-                    sums.push(checksum_local(algorithm, source, start, Some(range.len())).await?);
+                    checksums
+                        .push(checksum_local(algorithm, source, start, Some(range.len())).await?);
                 }
-                Ok(sums)
+                Ok(checksums)
             }
             Self::Named {
                 storage,
                 path,
                 origin,
             } => {
-                let at = |range: &ByteRange| (*origin + range.start, range.len());
-                let ranges: Vec<(u64, u64)> = ranges.iter().map(at).collect();
+                let offset_and_length = |range: &ByteRange| (*origin + range.start, range.len());
+                let ranges: Vec<(u64, u64)> = ranges.iter().map(offset_and_length).collect();
                 storage.checksums(algorithm, &ranges, path).await
             }
         }
     }
 
-    async fn sum(
+    async fn range_checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
         range: ByteRange,
     ) -> Result<String, CopyFailure> {
         let (start, length) = (range.start, Some(range.len()));
-        self.of(algorithm, start, length).await
+        self.checksum(algorithm, start, length).await
     }
 
-    /// The sum from the origin on: of `length` bytes, or to the end. Storages that sum whole files only
-    /// can do that, too.
-    pub(super) async fn total(
+    /// The checksum from the origin on, of `length` bytes or to the end. Storages that can only
+    /// checksum whole files support this too.
+    pub(super) async fn whole_checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
         length: Option<u64>,
     ) -> Result<String, CopyFailure> {
-        self.of(algorithm, 0, length).await
+        self.checksum(algorithm, 0, length).await
     }
 
-    async fn of(
+    async fn checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
         start: u64,
@@ -114,40 +117,44 @@ impl ChecksumEndpoint<'_> {
     }
 }
 
-/// Compares the ends of the safe ranges (at most 4 MiB of each, at most 16 ranges, the last ones).
-pub(super) async fn spots_agree(
+/// Compares the ends of the safe ranges: at most 4 MiB of each, and the last 16 ranges at most.
+pub(super) async fn range_ends_agree(
     a: &mut ChecksumEndpoint<'_>,
     b: &mut ChecksumEndpoint<'_>,
     algorithm: ChecksumAlgorithm,
     safe: &RangeSet,
 ) -> Result<bool, CopyFailure> {
-    let skip = safe.range_count().saturating_sub(SPOTS);
+    // The last ranges are those most recently written, so the most likely to be incomplete.
+    let skip = safe.range_count().saturating_sub(MAX_COMPARED_RANGES);
     for range in safe.iter().skip(skip) {
-        let spot = ByteRange {
-            start: range.start.max(range.end.saturating_sub(SPOT)),
+        let tail = ByteRange {
+            start: range.start.max(range.end.saturating_sub(COMPARED_TAIL)),
             end: range.end,
         };
-        if !agree(a, b, algorithm, spot).await? {
+        if !range_agrees(a, b, algorithm, tail).await? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Compares one range.
-pub(super) async fn agree(
+/// Compares the checksums of one range.
+pub(super) async fn range_agrees(
     a: &mut ChecksumEndpoint<'_>,
     b: &mut ChecksumEndpoint<'_>,
     algorithm: ChecksumAlgorithm,
     range: ByteRange,
 ) -> Result<bool, CopyFailure> {
-    let (a, b) = tokio::join!(a.sum(algorithm, range), b.sum(algorithm, range));
+    let (a, b) = tokio::join!(
+        a.range_checksum(algorithm, range),
+        b.range_checksum(algorithm, range)
+    );
     Ok(a?.eq_ignore_ascii_case(&b?))
 }
 
-/// The cheapest algorithm for parts of files that all ends have.
-pub(super) fn partial_algorithm(ends: &[&AvailableChecksums]) -> Option<ChecksumAlgorithm> {
+/// The cheapest algorithm for parts of files that all ends support.
+pub(super) fn common_range_algorithm(ends: &[&AvailableChecksums]) -> Option<ChecksumAlgorithm> {
     ChecksumAlgorithm::CHEAPEST_FIRST
         .into_iter()
-        .find(|a| ends.iter().all(|sums| sums.parts.contains(a)))
+        .find(|a| ends.iter().all(|checksums| checksums.ranges.contains(a)))
 }

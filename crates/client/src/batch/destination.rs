@@ -1,4 +1,4 @@
-//! The destination of one file over all attempts: written by this process, or stored by its name at a
+//! The destination of one file over all attempts: written by this process, or stored by name at a
 //! storage.
 
 use std::sync::Arc;
@@ -20,63 +20,63 @@ use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
 use crate::verify::Verification;
 use crate::{CopyFailure, Exit};
 
-/// Where the bytes go.
+/// The destination of a copy.
 pub(super) enum CopyDestination<'a> {
-    /// Into an open file of this process.
-    Here(Box<LocalDestination>),
-    /// To a storage that stores them.
-    There(Box<StorageDestination<'a>>),
+    /// A file that this process has open.
+    Local(Box<LocalDestination>),
+    /// A storage that stores the file.
+    Storage(Box<StorageDestination<'a>>),
 }
 
 impl<'a> CopyDestination<'a> {
-    /// Makes the destination this copy's own, before anybody else is troubled.
-    pub(super) fn own(
+    /// Takes the lock of the destination before a session is opened.
+    pub(super) fn lock(
         &mut self,
         ctx: &BatchContext,
         item: &PlannedFile,
     ) -> Result<(), CopyFailure> {
         match self {
-            Self::Here(download) => download.own_early(ctx),
-            Self::There(upload) => upload.own(item),
+            Self::Local(download) => download.lock_early(ctx),
+            Self::Storage(upload) => upload.lock(item),
         }
     }
 
-    /// Safe at the destination when an attempt begins.
-    pub(super) fn have(&self) -> &RangeSet {
+    /// Ranges that are safe at the destination when an attempt begins.
+    pub(super) fn safe_ranges(&self) -> &RangeSet {
         match self {
-            Self::Here(download) => &download.standing.have,
-            Self::There(upload) => &upload.standing.have,
+            Self::Local(download) => &download.state.safe,
+            Self::Storage(upload) => &upload.state.safe,
         }
     }
 
-    /// Everything is there already.
-    pub(super) fn is_whole(&self, span: CopyRange) -> bool {
-        let have = self.have();
-        !have.is_empty() && span.size.is_some_and(|size| have.contains(0, size))
+    /// Whether all bytes are at the destination already.
+    pub(super) fn is_whole(&self, range: CopyRange) -> bool {
+        let safe = self.safe_ranges();
+        !safe.is_empty() && range.size.is_some_and(|size| safe.contains(0, size))
     }
 
-    /// Bytes are taken at any offset.
+    /// Whether bytes can be written at any offset.
     pub(super) fn is_seekable(&self) -> bool {
         match self {
-            Self::Here(download) => download.is_seekable(),
-            Self::There(_) => true,
+            Self::Local(download) => download.is_seekable(),
+            Self::Storage(_) => true,
         }
     }
 
-    /// The checksums that can be had of the finished copy.
-    pub(super) async fn sums(
+    /// The checksums that the destination can provide of the finished copy.
+    pub(super) async fn available_checksums(
         &self,
         to: &mut dyn Storage,
     ) -> Result<AvailableChecksums, CopyFailure> {
         match self {
-            Self::Here(download) => Ok(download.sums()),
-            Self::There(upload) => upload.sums(to).await,
+            Self::Local(download) => Ok(download.available_checksums()),
+            Self::Storage(upload) => upload.available_checksums(to).await,
         }
     }
 
-    /// Facts of the file that has the final name, if `--resume` asks for it to be looked at and it has this size; and
-    /// the end that can be summed.
-    pub(super) async fn in_place<'e>(
+    /// With `--resume`: facts of the file that has the final name, if it has the right size and no
+    /// partial file is beside it, together with the endpoint for its checksum.
+    pub(super) async fn file_in_place<'e>(
         &self,
         ctx: &BatchContext,
         size: Option<u64>,
@@ -85,62 +85,63 @@ impl<'a> CopyDestination<'a> {
     where
         'a: 'e,
     {
+        // The copy starts at byte 0 of its file even if it is a part of the source.
         let origin = 0;
         match self {
-            Self::Here(download) => {
-                let there = download.in_place(ctx, size)?;
-                Ok(there.map(|OpenSource { source, facts }| {
+            Self::Local(download) => {
+                let existing = download.file_in_place(ctx, size)?;
+                Ok(existing.map(|OpenSource { source, facts }| {
                     (
                         facts.unwrap_or_default(),
                         ChecksumEndpoint::Open { source, origin },
                     )
                 }))
             }
-            Self::There(upload) => {
-                let there = upload.in_place(ctx, size, to).await?;
+            Self::Storage(upload) => {
+                let existing = upload.file_in_place(ctx, size, to).await?;
                 let path = upload.path();
-                let end = ChecksumEndpoint::Named {
+                let endpoint = ChecksumEndpoint::Named {
                     storage: to,
                     path,
                     origin,
                 };
-                Ok(there.map(|facts| (facts, end)))
+                Ok(existing.map(|facts| (facts, endpoint)))
             }
         }
     }
 
-    /// The file that has the final name is the one that was to be copied.
-    pub(super) async fn found_in_place(
+    /// Accepts the file with the final name as the finished copy.
+    pub(super) async fn confirm_in_place(
         &self,
         ctx: &BatchContext,
         item: &PlannedFile,
         (source, size): (&str, Option<u64>),
     ) -> Result<(), CopyFailure> {
         match self {
-            Self::Here(download) => download.found_in_place(ctx, item, size).await,
-            Self::There(upload) => {
-                upload.found_in_place(ctx, item, source, size);
+            Self::Local(download) => download.confirm_in_place(ctx, item, size).await,
+            Self::Storage(upload) => {
+                upload.confirm_in_place(ctx, item, source, size);
                 Ok(())
             }
         }
     }
 
-    /// Before each attempt: finds out what is safe at the destination.
+    /// Before each attempt: finds out which bytes are safe at the destination.
     pub(super) async fn prepare(
         &mut self,
-        asked: (&BatchContext, &PlannedFile, Verification),
+        request: (&BatchContext, &PlannedFile, Verification),
         identity: CopyIdentity,
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         to: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
         match self {
-            Self::Here(download) => download.prepare(asked, identity, source).await,
-            Self::There(upload) => upload.prepare(asked, identity, source, to).await,
+            Self::Local(download) => download.prepare(request, identity, source).await,
+            Self::Storage(upload) => upload.prepare(request, identity, source, to).await,
         }
     }
 
-    /// The state while an attempt runs, and the journal that it is written to.
-    pub(super) fn watched(
+    /// The journal, and a function that returns the ranges to write to it while an attempt runs.
+    pub(super) fn journal_and_progress(
         &mut self,
         control: &Arc<TransferControl>,
     ) -> (
@@ -148,140 +149,140 @@ impl<'a> CopyDestination<'a> {
         Box<dyn Fn() -> StoredRanges + Send + Sync>,
     ) {
         match self {
-            Self::Here(download) => {
-                let state = download.state_during(control);
-                (download.standing.journal.as_mut(), Box::new(state))
+            Self::Local(download) => {
+                let stored_ranges = download.stored_ranges_during(control);
+                (download.state.journal.as_mut(), Box::new(stored_ranges))
             }
-            Self::There(upload) => {
-                let safe = upload.safe();
-                let state = move || StoredRanges::safe_only(safe());
-                (upload.standing.journal.as_mut(), Box::new(state))
+            Self::Storage(upload) => {
+                let safe = upload.safe_ranges();
+                let stored_ranges = move || StoredRanges::safe_only(safe());
+                (upload.state.journal.as_mut(), Box::new(stored_ranges))
             }
         }
     }
 
-    /// The length of an interrupted copy tells what is there; `in_order`: bytes come from the first to
-    /// the last.
-    pub(super) fn size_tells(&self, in_order: bool) -> bool {
+    /// Whether the length of an interrupted copy shows which bytes are there. `in_order`: bytes are
+    /// written from first to last.
+    pub(super) fn length_shows_progress(&self, in_order: bool) -> bool {
         match self {
-            Self::Here(_) => in_order,
-            Self::There(upload) => upload.size_tells(),
+            Self::Local(_) => in_order,
+            Self::Storage(upload) => upload.length_shows_progress(),
         }
     }
 
-    /// The sum of the copy: of what was written here, else the storage's own. The outer failure is this
-    /// machine's.
-    pub(super) async fn sum(
+    /// Checksum of the copy: of what was written here, otherwise from the storage. The outer error
+    /// is a failure of this machine.
+    pub(super) async fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
         to: &mut dyn Storage,
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match self {
-            Self::Here(download) => {
-                let missing = || {
+            Self::Local(download) => {
+                let unreadable = || {
                     let message = "what was written cannot be read again";
                     CopyFailure::new(Exit::Local, message)
                 };
-                let sum = download.sum(algorithm).await?;
-                Ok(sum.ok_or_else(missing))
+                let checksum = download.checksum(algorithm).await?;
+                Ok(checksum.ok_or_else(unreadable))
             }
-            Self::There(upload) => {
+            Self::Storage(upload) => {
                 let path = upload.store_path();
                 Ok(to.checksum(algorithm, 0, None, &path).await)
             }
         }
     }
 
-    /// Compares the copy's size with `expected`; `false` when it is not told.
+    /// Compares the size of the copy with `expected`. Returns `false` if the size is unknown.
     pub(super) async fn check_size(
         &self,
         to: &mut dyn Storage,
         expected: Option<u64>,
     ) -> Result<bool, CopyFailure> {
         match (self, expected) {
-            // Its length was compared when the last byte had come.
-            (Self::Here(_), expected) => Ok(expected.is_some()),
-            (Self::There(upload), Some(expected)) => upload.check_size(to, expected).await,
-            (Self::There(_), None) => Ok(false),
+            // The length was checked when the last byte had arrived.
+            (Self::Local(_), expected) => Ok(expected.is_some()),
+            (Self::Storage(upload), Some(expected)) => upload.check_size(to, expected).await,
+            (Self::Storage(_), None) => Ok(false),
         }
     }
 
-    /// For messages about a comparison.
-    pub(super) fn shown(&self, item: &PlannedFile) -> String {
+    /// Name of the file for messages about a comparison.
+    pub(super) fn display_name(&self, item: &PlannedFile) -> String {
         match self {
-            Self::Here(_) => item.source.display(),
-            Self::There(upload) => upload.shown.clone(),
+            Self::Local(_) => item.source.display(),
+            Self::Storage(upload) => upload.display_name.clone(),
         }
     }
 
-    /// Some of the bytes came in an attempt that a peer did not stand by.
-    pub(super) fn is_disputed(&self) -> bool {
+    /// Whether some bytes came in an attempt that a peer did not confirm.
+    pub(super) fn is_unconfirmed(&self) -> bool {
         match self {
-            Self::Here(download) => download.standing.disputed,
-            Self::There(upload) => upload.standing.disputed,
+            Self::Local(download) => download.state.unconfirmed,
+            Self::Storage(upload) => upload.state.unconfirmed,
         }
     }
 
-    /// Passes the result of a verification on, and keeps nothing that it proved wrong.
-    pub(super) async fn judged<T>(
+    /// Passes on the result of a verification and discards bytes that it proved wrong.
+    pub(super) async fn after_verification<T>(
         &mut self,
         verified: Result<T, CopyFailure>,
     ) -> Result<T, CopyFailure> {
         match self {
-            Self::Here(download) => download.judged(verified).await,
-            Self::There(upload) => upload.judged(verified),
+            Self::Local(download) => download.after_verification(verified).await,
+            Self::Storage(upload) => upload.after_verification(verified),
         }
     }
 
-    /// Gives the whole and verified file its time and its name.
+    /// Gives the complete and verified file its time and its final name.
     pub(super) async fn finish(
         &mut self,
         ctx: &BatchContext,
         to: &mut dyn Storage,
         modified: Option<Timestamp>,
-        again: bool,
+        can_resend: bool,
     ) -> Result<UploadFinish, CopyFailure> {
         match self {
-            Self::Here(download) => {
+            Self::Local(download) => {
                 download.finish(modified).await?;
                 Ok(UploadFinish::InPlace)
             }
-            Self::There(upload) => upload.finish(ctx, to, modified, again).await,
+            Self::Storage(upload) => upload.finish(ctx, to, modified, can_resend).await,
         }
     }
 
-    /// Adds to a final failure where a whole and verified file is that did not get its name.
-    pub(super) fn explained(&self, failure: CopyFailure) -> CopyFailure {
+    /// Adds to a permanent failure the location of a verified file that could not be renamed.
+    pub(super) fn explain_failure(&self, failure: CopyFailure) -> CopyFailure {
         match self {
-            Self::Here(_) => failure,
-            Self::There(upload) => upload.explained(failure),
+            Self::Local(_) => failure,
+            Self::Storage(upload) => upload.explain_failure(failure),
         }
     }
 
-    /// Gives up what was resumed; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
+    /// Discards what was resumed. Returns `false` when nothing was resumed.
+    pub(super) fn discard_resumed(&mut self) -> bool {
         match self {
-            Self::Here(download) => download.forget_resumed(),
-            Self::There(upload) => upload.forget_resumed(),
+            Self::Local(download) => download.discard_resumed(),
+            Self::Storage(upload) => upload.discard_resumed(),
         }
     }
 
-    /// The last attempt's bytes are sent again.
-    pub(super) fn in_vain(&self) -> bool {
+    /// Whether the bytes of the last attempt are sent again.
+    pub(super) fn attempt_was_wasted(&self) -> bool {
         match self {
-            Self::Here(download) => download.standing.in_vain,
-            Self::There(upload) => upload.standing.in_vain,
+            Self::Local(download) => download.state.attempt_wasted,
+            Self::Storage(upload) => upload.state.attempt_wasted,
         }
     }
 
-    /// Nothing can be compared with a source that is open here, too: a pipe cannot be read again.
+    /// Whether the written bytes cannot be read again, as in a pipe.
     pub(super) fn is_unreadable(&self) -> bool {
-        matches!(self, Self::Here(download) if !download.is_file())
+        matches!(self, Self::Local(download) if !download.is_file())
     }
 }
 
-/// A source that was open here is given by the name of its end.
-pub(super) fn open_end(source: &Arc<dyn Source>, origin: u64) -> ChecksumEndpoint<'static> {
+/// Endpoint of a source that is open in this process.
+pub(super) fn open_endpoint(source: &Arc<dyn Source>, origin: u64) -> ChecksumEndpoint<'static> {
     ChecksumEndpoint::Open {
         source: Arc::clone(source),
         origin,

@@ -1,121 +1,125 @@
-//! The bytes of a failed attempt that are kept.
+//! Decides which bytes of a failed attempt are kept.
 //!
-//! A lost connection says nothing against the bytes that arrived: TCP delivered them, and the next
-//! attempt goes on after them. A refusal (a 4xx or 5xx after the data), a 226 beside data that did not
-//! end, and an end without 226 do: there a count of bytes proves nothing. Such bytes are kept only
-//! where a checksum of the whole will judge them, and are sent again where none will.
+//! A lost connection does not cast doubt on the bytes that arrived: TCP delivered them, and the
+//! next attempt continues after them. Three other endings do: a refusal (a 4xx or 5xx reply after
+//! the data), a 226 although the data did not end properly, and a connection that ends without a
+//! 226. In these cases a byte count proves nothing. The bytes are kept only if a checksum of the
+//! whole file will be compared, and are sent again otherwise.
 
 use proto::ranges::RangeSet;
 
 use crate::journal::{Journal, StoredRanges};
 use crate::transfer::TransferConfirmation;
 
-/// The verdict on the bytes of a failed attempt.
+/// Verdict on the bytes of a failed attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum KeptRanges {
     /// These ranges are safe.
     Safe(RangeSet),
-    /// These ranges are there, but only a checksum can call them safe.
-    Disputed(RangeSet),
-    /// Only these ranges are safe: the attempt's unconfirmed bytes are sent again.
-    Dropped(RangeSet),
+    /// These ranges have arrived, but only a checksum can prove them.
+    Unconfirmed(RangeSet),
+    /// Only these ranges are safe. The unconfirmed bytes of the attempt are sent again.
+    ConfirmedOnly(RangeSet),
 }
 
-/// How a destination stands, over the attempts of a copy.
+/// State of a destination over the attempts of a copy.
 #[derive(Debug, Default)]
 pub(super) struct DestinationState {
-    /// Tells a later run what is safe; `None` where nothing is to be told.
+    /// Tells a later run which bytes are safe. `None` if no journal is written.
     pub(super) journal: Option<Journal>,
-    /// Safe at the destination.
-    pub(super) have: RangeSet,
-    /// Some of it is from an earlier run.
+    /// Ranges that are safe at the destination.
+    pub(super) safe: RangeSet,
+    /// Some of the safe ranges are from an earlier run.
     pub(super) resumed: bool,
-    /// Nothing of an earlier run is to be used.
-    pub(super) distrust: bool,
-    /// Some of what is safe came in an attempt that a peer did not stand by: a checksum must judge it.
-    pub(super) disputed: bool,
-    /// The last attempt's bytes are sent again.
-    pub(super) in_vain: bool,
-    /// A mismatch has led to a new beginning once.
+    /// Nothing of an earlier run may be used.
+    pub(super) ignore_leftovers: bool,
+    /// Some of the safe ranges came in an attempt that a peer did not confirm. A checksum must
+    /// prove them.
+    pub(super) unconfirmed: bool,
+    /// The bytes of the last attempt are sent again.
+    pub(super) attempt_wasted: bool,
+    /// The file was restarted once after a mismatch.
     started_over: bool,
 }
 
 impl DestinationState {
-    /// Weighs a failed attempt, as [`after_failure`]; `Some` of what alone is safe where the attempt's
-    /// bytes do not count.
-    pub(super) fn weigh(
+    /// Records a failed attempt according to [`ranges_after_failure`]. Returns the ranges that
+    /// remain safe if the attempt's bytes do not count.
+    pub(super) fn record_failed_attempt(
         &mut self,
-        arrived: &RangeSet,
-        said: &TransferConfirmation,
+        stored: &RangeSet,
+        confirmation: &TransferConfirmation,
         size: Option<u64>,
-        judged: bool,
+        has_checksum: bool,
     ) -> Option<RangeSet> {
-        match after_failure(&self.have, arrived, said, size, judged) {
-            KeptRanges::Safe(all) => self.have = all,
-            KeptRanges::Disputed(all) => {
-                self.have = all;
-                self.disputed = true;
+        match ranges_after_failure(&self.safe, stored, confirmation, size, has_checksum) {
+            KeptRanges::Safe(all) => self.safe = all,
+            KeptRanges::Unconfirmed(all) => {
+                self.safe = all;
+                self.unconfirmed = true;
             }
-            KeptRanges::Dropped(safe) => return Some(safe),
+            KeptRanges::ConfirmedOnly(safe) => return Some(safe),
         }
         None
     }
 
-    /// Nothing but `safe` counts any more.
-    pub(super) fn take_back(&mut self, safe: RangeSet) {
-        self.in_vain = true;
+    /// Keeps only the ranges `safe`.
+    pub(super) fn retract_to(&mut self, safe: RangeSet) {
+        self.attempt_wasted = true;
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.retract_to(&StoredRanges::safe_only(safe.clone()))
         {
             tracing::debug!("journal: {error}");
         }
-        self.have = safe;
+        self.safe = safe;
     }
 
-    /// Removes the journal: there is nothing to go on from any more, or everything is in place.
-    pub(super) fn forget_journal(&mut self) {
+    /// Removes the journal: there is nothing to resume, or the file is complete.
+    pub(super) fn remove_journal(&mut self) {
         if let Some(journal) = self.journal.take() {
             journal.remove();
         }
     }
 
-    /// Gives up what was resumed, or once what was disputed; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
+    /// Discards resumed ranges, or once the unconfirmed ones. Returns `false` when there were none.
+    pub(super) fn discard_resumed(&mut self) -> bool {
         let resumed = std::mem::take(&mut self.resumed);
-        let disputed = std::mem::take(&mut self.disputed) && !self.started_over;
-        if !resumed && !disputed {
+        let unconfirmed = std::mem::take(&mut self.unconfirmed) && !self.started_over;
+        if !resumed && !unconfirmed {
             return false;
         }
         self.started_over = true;
-        self.distrust = true;
+        self.ignore_leftovers = true;
+        // The file stays: `Journal::start_new` removes it durably before anything is written.
         self.journal = None;
-        self.have = RangeSet::new();
+        self.safe = RangeSet::new();
         true
     }
 }
 
-/// Weighs a failed attempt: `before` was safe when it began, `arrived` came in it, `size` is that of
-/// the whole; `judged`: a checksum of the whole will be compared at the end.
-fn after_failure(
+/// Decides what counts after a failed attempt. `before` was safe when it began, `stored` came
+/// during it, `size` is that of the whole file. `has_checksum`: a checksum of the whole file will
+/// be compared at the end.
+fn ranges_after_failure(
     before: &RangeSet,
-    arrived: &RangeSet,
-    said: &TransferConfirmation,
+    stored: &RangeSet,
+    confirmation: &TransferConfirmation,
     size: Option<u64>,
-    judged: bool,
+    has_checksum: bool,
 ) -> KeptRanges {
     let mut all = before.clone();
-    all.extend(arrived);
-    // Nothing is left to be sent that a 226 could confirm.
-    let whole = size.is_some_and(|size| all.contains(0, size));
-    if !said.was_refused() && !whole {
+    all.extend(stored);
+    // All bytes are there, so no further data transfer can bring the missing 226.
+    let is_complete = size.is_some_and(|size| all.contains(0, size));
+    if !confirmation.was_refused() && !is_complete {
         return KeptRanges::Safe(all);
     }
-    if judged {
-        return KeptRanges::Disputed(all);
+    if has_checksum {
+        return KeptRanges::Unconfirmed(all);
     }
     let mut safe = before.clone();
-    safe.extend(&said.confirmed());
-    KeptRanges::Dropped(safe)
+    safe.extend(&confirmation.confirmed());
+    KeptRanges::ConfirmedOnly(safe)
 }
 
 #[cfg(test)]
@@ -126,54 +130,60 @@ mod tests {
         RangeSet::parse(text).unwrap()
     }
 
-    fn kept(arrived: &str, said: &TransferConfirmation, judged: bool) -> KeptRanges {
-        after_failure(&ranges("0-10"), &ranges(arrived), said, Some(100), judged)
+    fn kept(stored: &str, confirmation: &TransferConfirmation, has_checksum: bool) -> KeptRanges {
+        ranges_after_failure(
+            &ranges("0-10"),
+            &ranges(stored),
+            confirmation,
+            Some(100),
+            has_checksum,
+        )
     }
 
     #[test]
-    fn a_lost_connection_keeps_what_arrived() {
-        let said = TransferConfirmation::default();
-        for judged in [false, true] {
+    fn a_lost_connection_keeps_the_bytes_that_arrived() {
+        let confirmation = TransferConfirmation::default();
+        for has_checksum in [false, true] {
             assert_eq!(
-                kept("10-60", &said, judged),
+                kept("10-60", &confirmation, has_checksum),
                 KeptRanges::Safe(ranges("0-60"))
             );
         }
     }
 
     #[test]
-    fn a_refusal_takes_back_what_nothing_will_judge() {
-        let said = TransferConfirmation::default();
-        said.mark_refused();
-        let sums = kept("10-60", &said, true);
-        assert_eq!(sums, KeptRanges::Disputed(ranges("0-60")));
+    fn a_refusal_drops_bytes_that_no_checksum_will_verify() {
+        let confirmation = TransferConfirmation::default();
+        confirmation.mark_refused();
+        let with_checksum = kept("10-60", &confirmation, true);
+        assert_eq!(with_checksum, KeptRanges::Unconfirmed(ranges("0-60")));
         assert_eq!(
-            kept("10-60", &said, false),
-            KeptRanges::Dropped(ranges("0-10"))
+            kept("10-60", &confirmation, false),
+            KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
         assert_eq!(
-            kept("10-100", &said, false),
-            KeptRanges::Dropped(ranges("0-10"))
+            kept("10-100", &confirmation, false),
+            KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
     }
 
     #[test]
-    fn all_bytes_without_a_226_are_not_a_file() {
-        let said = TransferConfirmation::default();
+    fn all_bytes_without_a_226_are_not_a_complete_file() {
+        let confirmation = TransferConfirmation::default();
         assert_eq!(
-            kept("10-100", &said, false),
-            KeptRanges::Dropped(ranges("0-10"))
+            kept("10-100", &confirmation, false),
+            KeptRanges::ConfirmedOnly(ranges("0-10"))
         );
-        let sums = kept("10-100", &said, true);
-        assert_eq!(sums, KeptRanges::Disputed(ranges("0-100")));
+        let with_checksum = kept("10-100", &confirmation, true);
+        assert_eq!(with_checksum, KeptRanges::Unconfirmed(ranges("0-100")));
     }
 
     #[test]
-    fn chunks_that_ended_with_226_survive_the_refusal_of_another() {
-        let said = TransferConfirmation::default();
-        said.confirm_range(10, 40);
-        said.mark_refused();
-        let left = kept("10-60", &said, false);
-        assert_eq!(left, KeptRanges::Dropped(ranges("0-40")));
+    fn chunks_confirmed_by_226_survive_the_refusal_of_another_chunk() {
+        let confirmation = TransferConfirmation::default();
+        confirmation.confirm_range(10, 40);
+        confirmation.mark_refused();
+        let left = kept("10-60", &confirmation, false);
+        assert_eq!(left, KeptRanges::ConfirmedOnly(ranges("0-40")));
     }
 }

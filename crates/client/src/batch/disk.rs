@@ -1,4 +1,4 @@
-//! Waiting for this machine's disk, off the runtime.
+//! Disk operations of this machine, run outside the async runtime.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::journal::{self, CopyIdentity, Journal, JournalLocation, StoredRanges}
 use crate::partial::{PartialFile, WriteTarget, directory_of, local_failure};
 use crate::{CopyFailure, Exit};
 
-/// Runs `work`, which blocks.
-pub(super) async fn blocking<T: Send + 'static>(
+/// Runs blocking `work` on a thread for blocking calls.
+pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CopyFailure> + Send + 'static,
 ) -> Result<T, CopyFailure> {
     tokio::task::spawn_blocking(work)
@@ -24,8 +24,9 @@ pub(super) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|e| Err(CopyFailure::new(Exit::Local, e.to_string())))
 }
 
-/// Forces a whole and verified file to disk, with its time and permissions: see [`PartialFile::sync_with_metadata`].
-pub(super) async fn settle(
+/// Writes time, permissions and data of a complete and verified file to disk: see
+/// [`PartialFile::sync_with_metadata`].
+pub(super) async fn sync_with_metadata(
     target: &WriteTarget,
     sink: &Arc<FileSink>,
     modified: Option<Timestamp>,
@@ -34,12 +35,13 @@ pub(super) async fn settle(
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
-    blocking(move || partial.sync_with_metadata(&sink, modified)).await
+    run_blocking(move || partial.sync_with_metadata(&sink, modified)).await
 }
 
-/// Why a file, read again, is not what was written to it: pages that the disk refused may have left
-/// memory since, and then it is the disk's failure, not a `mismatch`.
-pub(super) async fn refused_or(
+/// Explains why a file that is read again differs from what was written. If the disk refuses a
+/// sync, pages that it could not store may have left the page cache, and the disk failure is the
+/// reason. Otherwise returns `mismatch`.
+pub(super) async fn sync_failure_or(
     mismatch: CopyFailure,
     target: &WriteTarget,
     sink: &Arc<FileSink>,
@@ -48,11 +50,11 @@ pub(super) async fn refused_or(
         return mismatch;
     };
     let (path, sink) = (partial.path.clone(), Arc::clone(sink));
-    let synced = blocking(move || sink.sync().map_err(|e| local_failure(&path, e))).await;
+    let synced = run_blocking(move || sink.sync().map_err(|e| local_failure(&path, e))).await;
     synced.err().unwrap_or(mismatch)
 }
 
-/// Gives it its name.
+/// Renames the partial file to its final name.
 pub(super) async fn put_in_place(
     target: &WriteTarget,
     sink: &Arc<FileSink>,
@@ -61,18 +63,19 @@ pub(super) async fn put_in_place(
         return Ok(());
     };
     let (partial, sink) = (partial.clone(), Arc::clone(sink));
-    blocking(move || partial.put_in_place(&sink)).await
+    run_blocking(move || partial.put_in_place(&sink)).await
 }
 
-/// Forces to disk a file that has its name already: the run that put it there may have ended before it
-/// did so itself.
-pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(), CopyFailure> {
+/// Syncs a file that has its final name already. The run that renamed it may have ended before its
+/// own sync.
+pub(super) async fn sync_in_place(path: &Path, policy: SyncPolicy) -> Result<(), CopyFailure> {
     if policy == SyncPolicy::None {
         return Ok(());
     }
     let path = path.to_owned();
-    blocking(move || {
+    run_blocking(move || {
         let directory = directory_of(&path);
+        // fsync(2) rather than fdatasync(2), so that the modification time reaches the disk too.
         let synced = File::open(&path).and_then(|file| file.sync_all());
         synced
             .and_then(|()| policy.sync_directory(directory))
@@ -81,63 +84,71 @@ pub(super) async fn settle_in_place(path: &Path, policy: SyncPolicy) -> Result<(
     .await
 }
 
-/// The journal of a copy that goes on from `have`, which is on disk when this returns (if the sink
-/// forces bytes to disk). What an earlier run handed to the kernel may have been lost since on a disk
-/// that is full or broken: then nothing is left to go on from.
-pub(super) async fn take_up(
+/// The journal of a copy that resumes from `safe`. Those bytes are on disk when this returns, if
+/// the sink syncs at all. On a full or broken disk, bytes that an earlier run handed to the kernel
+/// may have been lost since; then there is nothing to resume from.
+pub(super) async fn resume_journal(
     partial: &PartialFile,
     sink: &Arc<FileSink>,
     identity: CopyIdentity,
-    have: &RangeSet,
+    safe: &RangeSet,
 ) -> Result<(Journal, StoredRanges), CopyFailure> {
     let (path, partial, sink) = (partial.journal.clone(), partial.clone(), Arc::clone(sink));
-    let mut state = StoredRanges::safe_only(have.clone());
-    blocking(move || {
+    let mut ranges = StoredRanges::safe_only(safe.clone());
+    run_blocking(move || {
         if let Err(error) = sink.sync() {
             journal::remove_file_and_temporary(&path);
-            // What this run has read of it may have been memory alone; the next one reads the disk.
+            // The page cache may hold bytes that the disk lost. Dropping them makes the next run
+            // read the disk.
             if let Err(error) = sink.forget_unsynced(true) {
                 tracing::debug!("partial file: {error}");
             }
             return Err(local_failure(&partial.path, error));
         }
+        // With policy `none` the sync above did nothing.
         if sink.is_durable() {
-            state.synced = state.safe.clone();
+            ranges.synced = ranges.safe.clone();
         }
-        let journal = Journal::continue_from(path.clone(), identity, JournalLocation::Here, &state);
+        let journal = Journal::continue_from(
+            path.clone(),
+            identity,
+            JournalLocation::ThisMachine,
+            &ranges,
+        );
         journal
-            .map(|journal| (journal, state))
+            .map(|journal| (journal, ranges))
             .map_err(|e| local_failure(&path, e))
     })
     .await
 }
 
 /// The journal of a copy that starts over.
-pub(super) async fn start_over(
+pub(super) async fn new_journal(
     path: &Path,
     identity: CopyIdentity,
 ) -> Result<Journal, CopyFailure> {
     let path = path.to_owned();
-    blocking(move || {
-        Journal::fresh(path.clone(), identity, JournalLocation::Here)
+    run_blocking(move || {
+        Journal::start_new(path.clone(), identity, JournalLocation::ThisMachine)
             .map_err(|e| local_failure(&path, e))
     })
     .await
 }
 
-/// The journal of a copy to a server, which goes on `from` what is there, or starts over. `None` where
-/// it cannot be written; then an older one, which this copy may make untrue, is gone, too.
-pub(super) async fn journal_of_upload(
+/// The journal of a copy to a server, which resumes `from` the stored ranges, or starts over.
+/// `None` if it cannot be written; an older journal is removed then, because this copy may make it
+/// untrue.
+pub(super) async fn upload_journal(
     path: PathBuf,
     identity: CopyIdentity,
     from: Option<StoredRanges>,
 ) -> Result<Option<Journal>, CopyFailure> {
-    blocking(move || {
+    run_blocking(move || {
         let journal = match &from {
-            Some(state) => {
-                Journal::continue_from(path.clone(), identity, JournalLocation::Server, state)
+            Some(ranges) => {
+                Journal::continue_from(path.clone(), identity, JournalLocation::Server, ranges)
             }
-            None => Journal::fresh(path.clone(), identity, JournalLocation::Server),
+            None => Journal::start_new(path.clone(), identity, JournalLocation::Server),
         };
         Ok(journal
             .inspect_err(|_| journal::remove_file_and_temporary(&path))
@@ -146,37 +157,40 @@ pub(super) async fn journal_of_upload(
     .await
 }
 
-/// Takes out of a file whose disk refused something what is not on disk, and drops the rest from
-/// memory: memory may still show what the disk does not hold, and a checksum would prove what a power
-/// cut takes. Gives what is left: less than was synced where the file system can neither make holes nor
-/// write.
-pub(super) fn forget_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
+/// Removes unsynced bytes from a file whose disk refused a write, and drops the rest from the page
+/// cache. The cache may still show what the disk does not hold, and a checksum would then prove
+/// bytes that a power cut takes away. Returns the remaining ranges: fewer than were synced where
+/// the file system can neither punch holes nor write zeros.
+pub(super) fn drop_unsynced(sink: &FileSink, synced: &RangeSet) -> RangeSet {
     match sink.keep_only(synced) {
         Ok(()) => synced.clone(),
         Err(error) => {
             tracing::debug!("partial file: {error}");
-            only_prefix(sink, synced.prefix_len())
+            truncate_to(sink, synced.prefix_len())
         }
     }
 }
 
-/// Cuts a file; gives what is left.
-fn only_prefix(sink: &FileSink, length: u64) -> RangeSet {
-    let mut left = RangeSet::new();
+/// Truncates a file and returns the remaining range.
+fn truncate_to(sink: &FileSink, length: u64) -> RangeSet {
+    let mut remaining = RangeSet::new();
     match sink.file().set_len(length) {
-        Ok(()) => drop(left.insert(0, length)),
+        Ok(()) => drop(remaining.insert(0, length)),
         Err(error) => tracing::debug!("partial file: {error}"),
     }
-    left
+    remaining
 }
 
-/// The state of the destination during an attempt that began with `before`.
-pub(super) fn state(before: &StoredRanges, control: &TransferControl) -> StoredRanges {
+/// Ranges stored at the destination during an attempt that began with `before`.
+pub(super) fn stored_ranges_during(
+    before: &StoredRanges,
+    control: &TransferControl,
+) -> StoredRanges {
     let mut now = before.clone();
     now.safe.extend(&control.stored());
     let synced = control.synced();
     if !synced.is_empty() {
-        // A checkpoint syncs the whole file, with what was there before.
+        // A checkpoint syncs the whole file, including what was there before the attempt.
         now.synced = before.safe.clone();
         now.synced.extend(&synced);
     }
@@ -193,37 +207,37 @@ mod tests {
 
     use super::*;
 
-    /// What statfs(2) calls a tmpfs.
+    /// `f_type` of a tmpfs (statfs(2)).
     const TMPFS_MAGIC: i64 = 0x0102_1994;
 
     #[test]
-    fn what_is_not_on_disk_when_the_disk_refuses_cannot_be_proved_later() {
+    fn unsynced_bytes_are_removed_after_a_disk_error() {
         let dir = tempfile::tempdir().unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&dir.path().join("f")) else {
-            panic!("a regular file is written aside");
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
+            panic!("a regular file is written under its partial name");
         };
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.write_at(0, &[7; 20_000]).unwrap();
         let mut synced = RangeSet::new();
         synced.insert(0, 4096);
         synced.insert(8192, 12_000);
-        let left = forget_unsynced(&sink, &synced);
+        let remaining = drop_unsynced(&sink, &synced);
         let mut bytes = Vec::new();
         let mut file = File::open(&partial.path).unwrap();
         file.read_to_end(&mut bytes).unwrap();
         for (at, byte) in (0_u64..).zip(bytes) {
-            assert_eq!(byte == 7, left.contains(at, at + 1), "byte {at}");
+            assert_eq!(byte == 7, remaining.contains(at, at + 1), "byte {at}");
         }
-        assert!(left.contains(0, 4096) && left.byte_count() <= synced.byte_count());
+        assert!(remaining.contains(0, 4096) && remaining.byte_count() <= synced.byte_count());
     }
 
     #[test]
-    fn what_stays_when_the_disk_refuses_is_read_from_the_disk_again() {
-        // Not in /tmp, which more often than this is memory alone.
-        let here = std::env::current_exe().unwrap();
-        let dir = tempfile::tempdir_in(directory_of(&here)).unwrap();
-        let Ok(WriteTarget::File(partial)) = WriteTarget::at(&dir.path().join("f")) else {
-            panic!("a regular file is written aside");
+    fn synced_bytes_leave_the_page_cache_after_a_disk_error() {
+        // Not in /tmp, which is often a tmpfs.
+        let test_binary = std::env::current_exe().unwrap();
+        let dir = tempfile::tempdir_in(directory_of(&test_binary)).unwrap();
+        let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&dir.path().join("f")) else {
+            panic!("a regular file is written under its partial name");
         };
         let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
         sink.write_at(0, &[7; 40_960]).unwrap();
@@ -235,18 +249,18 @@ mod tests {
             preadv2(sink.file(), &mut slices, 0, now)
         };
         let memory_alone = fstatfs(sink.file()).unwrap().f_type == TMPFS_MAGIC;
-        // Some file systems cannot be asked.
+        // Some file systems do not support RWF_NOWAIT.
         if memory_alone || in_memory() != Ok(4096) {
             return;
         }
         let mut synced = RangeSet::new();
         synced.insert(0, 16_384);
-        assert_eq!(forget_unsynced(&sink, &synced), synced);
+        assert_eq!(drop_unsynced(&sink, &synced), synced);
         assert_eq!(in_memory(), Err(Errno::AGAIN));
     }
 
     #[tokio::test]
-    async fn an_upload_whose_journal_cannot_be_written_leaves_no_older_one() {
+    async fn a_journal_that_cannot_be_replaced_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let identity = CopyIdentity {
@@ -260,11 +274,11 @@ mod tests {
         let mut safe = RangeSet::new();
         safe.insert(0, 50);
         let from = || Some(StoredRanges::safe_only(safe.clone()));
-        let written = journal_of_upload(path.clone(), identity.clone(), from()).await;
+        let written = upload_journal(path.clone(), identity.clone(), from()).await;
         assert!(written.unwrap().is_some() && journal::load(&path).is_some());
-        // No file can be made there.
+        // A directory in the place of the temporary file makes the journal unwritable.
         std::fs::create_dir(dir.path().join("j~")).unwrap();
-        let refused = journal_of_upload(path.clone(), identity, from()).await;
+        let refused = upload_journal(path.clone(), identity, from()).await;
         assert!(refused.unwrap().is_none());
         assert_eq!(journal::load(&path), None);
     }

@@ -1,5 +1,5 @@
-//! A destination that this process writes itself: a file of this machine under its partial name until it
-//! is whole, or a pipe or device.
+//! A destination that this process writes: a local file under its partial name until it is
+//! complete, or a pipe or device.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use proto::timestamp::Timestamp;
 
 use super::checksums::ChecksumEndpoint;
 use super::destination_state::DestinationState;
-use super::resume::{PartialLeftover, is_all, usable};
+use super::resume::{PartialLeftover, is_whole_file, usable_ranges};
 use super::{BatchContext, PlannedFile, disk};
 use crate::answers::SourceFacts;
 use crate::journal::{self, CopyIdentity, StoredRanges};
@@ -22,55 +22,55 @@ use crate::transfer::TransferConfirmation;
 use crate::verify::{Verification, checksum_local};
 use crate::{CopyFailure, Exit};
 
-/// The destination here, over all attempts.
+/// The local destination, over all attempts.
 pub(super) struct LocalDestination {
     target: WriteTarget,
-    /// For messages.
-    shown: String,
-    /// Open, and owned, over all attempts.
+    /// Name for messages.
+    display_name: String,
+    /// Open and locked over all attempts.
     sink: Option<Arc<FileSink>>,
-    /// It is decided what of an earlier run is kept.
-    ready: bool,
-    pub(super) standing: DestinationState,
-    /// Of what is safe, on disk.
+    /// Leftovers of an earlier run have been examined.
+    prepared: bool,
+    pub(super) state: DestinationState,
+    /// The part of the safe ranges that is on disk.
     synced: RangeSet,
 }
 
 impl LocalDestination {
-    /// Nothing done yet.
-    pub(super) fn new(target: WriteTarget, shown: String) -> Self {
+    /// A destination that is not open yet.
+    pub(super) fn new(target: WriteTarget, display_name: String) -> Self {
         Self {
             target,
-            shown,
+            display_name,
             sink: None,
-            ready: false,
-            standing: DestinationState::default(),
+            prepared: false,
+            state: DestinationState::default(),
             synced: RangeSet::new(),
         }
     }
 
-    /// Makes the destination this copy's own before anybody else is troubled: nobody else's file is
-    /// waited for with a session in hand. Where nothing unfinished is, `--resume` looks at the
-    /// destination first.
-    pub(super) fn own_early(&mut self, ctx: &BatchContext) -> Result<(), CopyFailure> {
+    /// Takes the lock before a session is opened, so that no session waits for another copy's file.
+    /// With `--resume` and without a partial file, the lock is taken later: the finished
+    /// destination is examined first.
+    pub(super) fn lock_early(&mut self, ctx: &BatchContext) -> Result<(), CopyFailure> {
         let unfinished = match &self.target {
-            WriteTarget::File(partial) => partial.length().is_some(),
+            WriteTarget::File(partial) => partial.existing_length().is_some(),
             WriteTarget::Direct { .. } => false,
         };
         if unfinished || !ctx.options.resume {
-            self.own(ctx)?;
+            self.lock(ctx)?;
         }
         Ok(())
     }
 
-    /// The open destination, which nobody else writes until this copy is over.
-    pub(super) fn own(&mut self, ctx: &BatchContext) -> Result<Arc<FileSink>, CopyFailure> {
+    /// The open destination, locked until this copy ends.
+    pub(super) fn lock(&mut self, ctx: &BatchContext) -> Result<Arc<FileSink>, CopyFailure> {
         if let Some(sink) = &self.sink {
             return Ok(Arc::clone(sink));
         }
         let sink = match &self.target {
             WriteTarget::Direct { sink } => Arc::clone(sink),
-            WriteTarget::File(partial) => ctx.own(partial)?,
+            WriteTarget::File(partial) => ctx.lock_partial_file(partial)?,
         };
         Ok(Arc::clone(self.sink.insert(sink)))
     }
@@ -83,19 +83,19 @@ impl LocalDestination {
         }
     }
 
-    /// The checksums that can be had of what was written.
-    pub(super) fn sums(&self) -> AvailableChecksums {
+    /// The checksums that can be computed of the written file: all.
+    pub(super) fn available_checksums(&self) -> AvailableChecksums {
         AvailableChecksums::all()
     }
 
-    /// Whether what was written has a name, under which it can be read again.
+    /// Whether the destination is a named file that can be read again.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.target, WriteTarget::File(_))
     }
 
-    /// The file that has the final name, if `--resume` asks for it to be looked at: it has this size,
-    /// and nothing unfinished is beside it.
-    pub(super) fn in_place(
+    /// With `--resume`: the file with the final name, if it has the right size and no partial file
+    /// is beside it.
+    pub(super) fn file_in_place(
         &self,
         ctx: &BatchContext,
         size: Option<u64>,
@@ -103,7 +103,10 @@ impl LocalDestination {
         let WriteTarget::File(partial) = &self.target else {
             return Ok(None);
         };
-        if !ctx.options.resume || self.ready || self.standing.distrust || partial.length().is_some()
+        if !ctx.options.resume
+            || self.prepared
+            || self.state.ignore_leftovers
+            || partial.existing_length().is_some()
         {
             return Ok(None);
         }
@@ -111,58 +114,60 @@ impl LocalDestination {
         let Some(meta) = meta.filter(std::fs::Metadata::is_file) else {
             return Ok(None);
         };
-        let there = SourceFacts::from_local_metadata(&meta);
-        if there.size != size {
+        let existing = SourceFacts::from_local_metadata(&meta);
+        if existing.size != size {
             return Ok(None);
         }
         let path = &partial.destination;
+        // The open file is compared, whatever happens to its name meanwhile.
         let open = || FileSource::new(std::fs::File::open(path)?, path.to_string_lossy());
         let source = open().map_err(|e| local_failure(path, e))?;
         Ok(Some(OpenSource {
             source: Arc::new(source),
-            facts: Some(there),
+            facts: Some(existing),
         }))
     }
 
-    /// The file that has the final name is what was to be copied: it is forced to disk, and what a run
-    /// left that was killed after the rename goes, unless somebody is at it again.
-    pub(super) async fn found_in_place(
+    /// The file with the final name is the wanted copy. Syncs it, and removes what a run left that
+    /// was killed after the rename, unless another copy has taken over.
+    pub(super) async fn confirm_in_place(
         &self,
         ctx: &BatchContext,
         item: &PlannedFile,
         size: Option<u64>,
     ) -> Result<(), CopyFailure> {
         if let WriteTarget::File(partial) = &self.target {
-            disk::settle_in_place(&partial.destination, ctx.options.sync_policy).await?;
-            let left = partial.journal.symlink_metadata().is_ok();
-            if left && let Ok(sink) = ctx.own(partial) {
+            disk::sync_in_place(&partial.destination, ctx.options.sync_policy).await?;
+            // Only a leftover journal justifies taking the lock of a file that is complete.
+            let journal_left = partial.journal.symlink_metadata().is_ok();
+            if journal_left && let Ok(sink) = ctx.lock_partial_file(partial) {
                 journal::remove_file_and_temporary(&partial.journal);
                 partial.remove_if_empty(&sink);
             }
         }
-        ctx.started(item, size, size.unwrap_or(0));
+        ctx.report_started(item, size, size.unwrap_or(0));
         Ok(())
     }
 
-    /// Before the first attempt: decides what of an earlier run is kept.
+    /// Before the first attempt: decides which bytes of an earlier run are kept.
     pub(super) async fn prepare(
         &mut self,
         (ctx, item, check): (&BatchContext, &PlannedFile, Verification),
         identity: CopyIdentity,
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
-        let sink = self.own(ctx)?;
-        if self.ready {
+        let sink = self.lock(ctx)?;
+        if self.prepared {
             return Ok(());
         }
         let size = identity.copy_length();
         if let WriteTarget::File(partial) = &self.target {
-            let (partial, judged) = (partial.clone(), check.algorithm().is_some());
-            self.open_partial(ctx, (&partial, &sink), (identity, judged), source)
+            let (partial, has_checksum) = (partial.clone(), check.algorithm().is_some());
+            self.open_partial(ctx, (&partial, &sink), (identity, has_checksum), source)
                 .await?;
         }
-        self.ready = true;
-        ctx.started(item, size, self.standing.have.byte_count());
+        self.prepared = true;
+        ctx.report_started(item, size, self.state.safe.byte_count());
         Ok(())
     }
 
@@ -170,135 +175,157 @@ impl LocalDestination {
         &mut self,
         ctx: &BatchContext,
         (partial, sink): (&PartialFile, &Arc<FileSink>),
-        (mut identity, judged): (CopyIdentity, bool),
+        (mut identity, has_checksum): (CopyIdentity, bool),
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
         let length = length(sink).map_err(|e| local_failure(&partial.path, e))?;
-        if ctx.options.resume && !self.standing.distrust && length > 0 {
-            self.standing.have = self
-                .leftover(ctx, (partial, sink, length), (&identity, judged), source)
+        if ctx.options.resume && !self.state.ignore_leftovers && length > 0 {
+            self.state.safe = self
+                .usable_leftover(
+                    ctx,
+                    (partial, sink, length),
+                    (&identity, has_checksum),
+                    source,
+                )
                 .await?;
         }
-        self.standing.resumed = !self.standing.have.is_empty();
-        if !self.standing.resumed {
-            self.standing.journal = Some(disk::start_over(&partial.journal, identity).await?);
-            return partial.start_over(sink);
+        self.state.resumed = !self.state.safe.is_empty();
+        if !self.state.resumed {
+            self.state.journal = Some(disk::new_journal(&partial.journal, identity).await?);
+            // The old journal goes before the file is truncated: it must never claim bytes of the
+            // new copy.
+            return partial.truncate(sink);
         }
-        identity.in_order &= is_all(&self.standing.have, Some(length));
-        let (journal, state) = disk::take_up(partial, sink, identity, &self.standing.have).await?;
-        (self.standing.journal, self.synced) = (Some(journal), state.synced);
+        // Appending in order is only meaningful if the kept bytes are the whole partial file.
+        identity.in_order &= is_whole_file(&self.state.safe, Some(length));
+        let (journal, state) =
+            disk::resume_journal(partial, sink, identity, &self.state.safe).await?;
+        (self.state.journal, self.synced) = (Some(journal), state.synced);
         Ok(())
     }
 
-    async fn leftover(
+    async fn usable_leftover(
         &self,
         ctx: &BatchContext,
         (partial, sink, length): (&PartialFile, &FileSink, u64),
-        (identity, judged): (&CopyIdentity, bool),
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (identity, has_checksum): (&CopyIdentity, bool),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
     ) -> Result<RangeSet, CopyFailure> {
         let leftover = PartialLeftover {
             identity,
             length,
             journal: Some(&partial.journal),
-            shown: &self.shown,
-            judged,
+            display_name: &self.display_name,
+            has_checksum,
         };
-        let written = sink.open_reader();
+        let reader = sink.open_reader();
         let mut destination = ChecksumEndpoint::Open {
-            source: written.ok_or_else(|| local_failure(&partial.path, "cannot be read again"))?,
+            source: reader.ok_or_else(|| local_failure(&partial.path, "cannot be read again"))?,
             origin: 0,
         };
-        let own = self.sums();
-        usable(ctx, &leftover, &[sums, &own], source, &mut destination).await
+        let local_checksums = self.available_checksums();
+        usable_ranges(
+            ctx,
+            &leftover,
+            &[checksums, &local_checksums],
+            source,
+            &mut destination,
+        )
+        .await
     }
 
-    /// Safe and synced now.
-    pub(super) fn state(&self) -> StoredRanges {
+    /// The safe and synced ranges now.
+    pub(super) fn stored_ranges(&self) -> StoredRanges {
         StoredRanges {
-            safe: self.standing.have.clone(),
+            safe: self.state.safe.clone(),
             synced: self.synced.clone(),
         }
     }
 
-    /// Likewise, while an attempt runs.
-    pub(super) fn state_during(
+    /// The safe and synced ranges while an attempt runs.
+    pub(super) fn stored_ranges_during(
         &self,
         control: &Arc<TransferControl>,
     ) -> impl Fn() -> StoredRanges + Clone + Send + Sync + use<> {
-        let (before, control) = (self.state(), Arc::clone(control));
-        move || disk::state(&before, &control)
+        let (before, control) = (self.stored_ranges(), Arc::clone(control));
+        move || disk::stored_ranges_during(&before, &control)
     }
 
-    /// An attempt ended well, and left this.
-    pub(super) fn confirmed(&mut self, control: &TransferControl) {
-        self.standing.in_vain = false;
-        let state = disk::state(&self.state(), control);
-        (self.standing.have, self.synced) = (state.safe, state.synced);
+    /// Records the ranges of a successful attempt.
+    pub(super) fn attempt_succeeded(&mut self, control: &TransferControl) {
+        self.state.attempt_wasted = false;
+        let state = disk::stored_ranges_during(&self.stored_ranges(), control);
+        (self.state.safe, self.synced) = (state.safe, state.synced);
     }
 
-    /// An attempt failed: decides what of it counts.
-    pub(super) fn settle(
+    /// Records a failed attempt and decides which of its bytes count.
+    pub(super) fn attempt_failed(
         &mut self,
         control: &TransferControl,
-        said: &TransferConfirmation,
+        confirmation: &TransferConfirmation,
         size: Option<u64>,
-        judged: bool,
+        has_checksum: bool,
     ) {
-        self.standing.in_vain = false;
-        self.synced = disk::state(&self.state(), control).synced;
-        let arrived = control.stored();
-        if let Some(safe) = self.standing.weigh(&arrived, said, size, judged) {
-            self.take_back(safe);
+        self.state.attempt_wasted = false;
+        self.synced = disk::stored_ranges_during(&self.stored_ranges(), control).synced;
+        let stored = control.stored();
+        if let Some(safe) =
+            self.state
+                .record_failed_attempt(&stored, confirmation, size, has_checksum)
+        {
+            self.retract_to(safe);
         }
-        if said.has_store_failed() {
-            self.retreat();
+        // A store error may have lost bytes of earlier attempts too, as the kernel drops dirty
+        // pages that it cannot write.
+        if confirmation.has_store_failed() {
+            self.keep_only_synced();
         }
     }
 
-    /// Nothing but `safe` counts any more.
-    fn take_back(&mut self, safe: RangeSet) {
+    /// Keeps only the ranges `safe`.
+    fn retract_to(&mut self, safe: RangeSet) {
         if let (WriteTarget::File(_), Some(sink)) = (&self.target, &self.sink)
             && let Err(e) = sink.file().set_len(safe.end())
         {
             tracing::debug!("partial file: {e}");
         }
-        self.standing.take_back(safe);
+        self.state.retract_to(safe);
         self.synced = RangeSet::new();
     }
 
-    /// The disk refused something: what was handed to the kernel and not forced to disk may be lost,
-    /// whatever the length of the partial file.
-    fn retreat(&mut self) {
+    /// After a disk error: data that was written but not synced may be lost, whatever the length of
+    /// the partial file, so only synced ranges stay safe.
+    fn keep_only_synced(&mut self) {
         let Some(sink) = self.sink.as_ref().filter(|sink| sink.is_durable()) else {
             return;
         };
-        self.synced = disk::forget_unsynced(sink, &self.synced);
-        self.standing.have = self.synced.clone();
-        let state = self.state();
-        if let Some(journal) = &mut self.standing.journal
+        self.synced = disk::drop_unsynced(sink, &self.synced);
+        self.state.safe = self.synced.clone();
+        let state = self.stored_ranges();
+        if let Some(journal) = &mut self.state.journal
             && let Err(error) = journal.retract_to(&state)
         {
             tracing::debug!("journal: {error}");
         }
     }
 
-    /// The sum of what was written, read again; `None` of pipes and devices.
-    pub(super) async fn sum(
+    /// Checksum of the written file, read again. `None` for pipes and devices.
+    pub(super) async fn checksum(
         &self,
         algorithm: ChecksumAlgorithm,
     ) -> Result<Option<String>, CopyFailure> {
-        let written = match (&self.target, &self.sink) {
+        let reader = match (&self.target, &self.sink) {
             (WriteTarget::File(_), Some(sink)) => sink.open_reader(),
             _ => None,
         };
-        match written {
-            Some(written) => checksum_local(algorithm, written, 0, None).await.map(Some),
+        match reader {
+            Some(reader) => checksum_local(algorithm, reader, 0, None).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// The source's end and its confirmation are not enough: the file must have the announced length.
+    /// Checks that the file has the announced length, although source and transfer reported
+    /// success.
     pub(super) fn check_length(&self, size: Option<u64>, source: &str) -> Result<(), CopyFailure> {
         let (WriteTarget::File(partial), Some(size), Some(sink)) = (&self.target, size, &self.sink)
         else {
@@ -312,9 +339,9 @@ impl LocalDestination {
         Err(CopyFailure::new(Exit::Integrity, message))
     }
 
-    /// Passes the result of a verification on; after a mismatch, or where nothing proves what the source
-    /// refused, nothing is left to resume.
-    pub(super) async fn judged<T>(
+    /// Passes on the result of a verification. After a mismatch, or when nothing proves the bytes
+    /// that the source did not confirm, nothing is left to resume.
+    pub(super) async fn after_verification<T>(
         &mut self,
         verified: Result<T, CopyFailure>,
     ) -> Result<T, CopyFailure> {
@@ -323,42 +350,41 @@ impl LocalDestination {
                 let Some(sink) = self.sink.clone() else {
                     return Err(mismatch);
                 };
-                let failure = disk::refused_or(mismatch, &self.target, &sink).await;
+                let failure = disk::sync_failure_or(mismatch, &self.target, &sink).await;
                 if failure.exit == Exit::Integrity || !sink.is_durable() {
-                    // The file is known to be wrong, and where nothing is forced to disk, there is no
-                    // part of it that is known to be right.
-                    self.standing.forget_journal();
+                    // The file is wrong, and without syncs no part of it is known to be right.
+                    self.state.remove_journal();
                 } else {
-                    self.retreat();
+                    self.keep_only_synced();
                 }
                 Err(failure)
             }
-            Err(failure) if self.standing.disputed && failure.exit == Exit::Protocol => {
-                self.take_back(RangeSet::new());
+            Err(failure) if self.state.unconfirmed && failure.exit == Exit::Protocol => {
+                self.retract_to(RangeSet::new());
                 Err(failure)
             }
             verified => verified,
         }
     }
 
-    /// Forces the whole and verified file to disk and gives it its name.
+    /// Syncs the complete and verified file and renames it.
     pub(super) async fn finish(&mut self, modified: Option<Timestamp>) -> Result<(), CopyFailure> {
         if let Some(sink) = self.sink.clone() {
-            if let Err(failure) = disk::settle(&self.target, &sink, modified).await {
-                self.retreat();
+            if let Err(failure) = disk::sync_with_metadata(&self.target, &sink, modified).await {
+                self.keep_only_synced();
                 return Err(failure);
             }
             disk::put_in_place(&self.target, &sink).await?;
         }
-        self.standing.forget_journal();
+        self.state.remove_journal();
         Ok(())
     }
 
-    /// Gives up what was resumed; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
-        let forgotten = self.standing.forget_resumed();
+    /// Discards what was resumed. Returns `false` when nothing was resumed.
+    pub(super) fn discard_resumed(&mut self) -> bool {
+        let forgotten = self.state.discard_resumed();
         if forgotten {
-            self.ready = false;
+            self.prepared = false;
             self.synced = RangeSet::new();
         }
         forgotten
@@ -366,7 +392,7 @@ impl LocalDestination {
 }
 
 impl Drop for LocalDestination {
-    /// A copy that stored nothing leaves nothing.
+    /// A copy that stored nothing leaves no file.
     fn drop(&mut self) {
         if let (WriteTarget::File(partial), Some(sink)) = (&self.target, &self.sink) {
             partial.remove_if_empty(sink);
@@ -374,7 +400,7 @@ impl Drop for LocalDestination {
     }
 }
 
-/// Bytes in the open file.
+/// Length of the open file, bytes.
 fn length(sink: &FileSink) -> std::io::Result<u64> {
     sink.file().metadata().map(|meta| meta.len())
 }

@@ -1,4 +1,5 @@
-//! One file of a batch: its turn, what is there already, and as many attempts as it takes.
+//! One file of a batch: waits for other copies, checks the existing destination, and makes as many
+//! attempts as necessary.
 
 use proto::listing::EntryKind;
 
@@ -11,24 +12,25 @@ use crate::location::Location;
 use crate::retry::RetryBudget;
 use crate::{CopyEvent, CopyFailure, Exit};
 
-/// Copies one file. A failure comes with the bytes that were moved in vain. With `--wait`, each look at
-/// whether another copy is still at it begins anew: what there is to do may have changed meanwhile.
-pub(super) async fn copy(
+/// Copies one file. A failure comes with the number of bytes that were moved. With `--wait`, each
+/// retry starts from the beginning, because the other copy may have changed what is left to do.
+pub(super) async fn copy_file(
     ctx: &BatchContext,
     item: &PlannedFile,
 ) -> Result<FileOutcome, (u64, CopyFailure)> {
-    let meter = ctx.meter.begin(item.source.display());
+    let meter = ctx.meter.begin_file(item.source.display());
     let mut waited = 0;
     loop {
+        // Checked in every round: the copy that was waited for may have created the destination.
         if ctx.options.keep_existing
-            && let Some(outcome) = existing(ctx, item).await.map_err(|f| (0, f))?
+            && let Some(outcome) = keep_existing(ctx, item).await.map_err(|f| (0, f))?
         {
             return Ok(outcome);
         }
         let mut copy = FileCopy::new(ctx, item, &meter);
-        match persist(ctx, &item.source.display(), &meter, &mut copy).await {
-            Err(failure) if failure.is_occupied() && ctx.options.wait => {
-                ctx.wait_for_turn(&failure, waited).await;
+        match copy_with_retries(ctx, &item.source.display(), &meter, &mut copy).await {
+            Err(failure) if failure.is_destination_busy() && ctx.options.wait => {
+                ctx.wait_for_other_copy(&failure, waited).await;
                 waited += 1;
             }
             result => return result.map_err(|failure| (meter.moved(), failure)),
@@ -36,9 +38,10 @@ pub(super) async fn copy(
     }
 }
 
-/// Attempts until success or a final failure. A checksum mismatch of a file that builds upon an
-/// earlier run is started over once; of one that was moved whole in this run, it is final.
-pub(super) async fn persist(
+/// Makes attempts until success or a permanent failure. A checksum mismatch of a file that was
+/// resumed restarts the file once; a mismatch of a file that was moved completely in this run is
+/// final.
+pub(super) async fn copy_with_retries(
     ctx: &BatchContext,
     source: &str,
     meter: &FileMeter,
@@ -51,17 +54,18 @@ pub(super) async fn persist(
             Ok(outcome) => return Ok(outcome),
             Err(failure) => failure,
         };
-        if failure.exit == Exit::Integrity && copy.forget_resumed() {
+        if failure.exit == Exit::Integrity && copy.discard_resumed() {
+            // Starting over is no retry: it does not count against --retries.
             ctx.warn(format!("{}; starting over", failure.message));
             continue;
         }
-        // After a cut, the one who is at it may be our own last session, which the server has not
-        // given up yet.
-        let others = failure.is_occupied() && !retries.is_retry();
-        if !copy.repeatable() || others {
+        // After a lost connection, the other writer may be our own last session, which the server
+        // has not closed yet.
+        let other_writer = failure.is_destination_busy() && !retries.is_retry();
+        if !copy.is_repeatable() || other_writer {
             return Err(failure);
         }
-        let moved = match copy.in_vain() {
+        let moved = match copy.attempt_was_wasted() {
             true => 0,
             false => meter.moved().saturating_sub(before),
         };
@@ -78,9 +82,8 @@ pub(super) async fn persist(
     }
 }
 
-/// `--keep-existing`: a destination that exists is left alone, whatever it holds. One that does not
-/// look like the source is named in a warning.
-async fn existing(
+/// `--keep-existing`: leaves any existing destination alone. Warns if it does not match the source.
+async fn keep_existing(
     ctx: &BatchContext,
     item: &PlannedFile,
 ) -> Result<Option<FileOutcome>, CopyFailure> {
@@ -88,24 +91,25 @@ async fn existing(
         return Ok(None);
     }
     let (id, path) = (item.destination.storage_id(), item.destination.path());
-    let mut session = ctx.session_for(&id, Some(path)).await?;
+    let mut session = ctx.session_for_path(&id, Some(path)).await?;
     let result = session.stat(path).await;
-    ctx.give_back(&id, session, &result);
-    let there = match result {
+    ctx.return_session(&id, session, &result);
+    let existing = match result {
         Ok(entry) => match entry.kind {
             EntryKind::File => Some(SourceFacts::from_entry(&entry)),
-            // Here it leads nowhere, and a copy would replace it.
+            // On this machine this is a dangling link, which a copy would replace.
             EntryKind::SymLink => Some(SourceFacts::default()),
-            // Whatever a server calls it; a device or pipe of this machine is written to and stays.
+            // On a server, anything that exists is kept. A local device or pipe is not kept: data
+            // is written to it.
             _ => id.is_server().then(SourceFacts::default),
         },
         Err(failure) if failure.transient => return Err(failure),
         Err(_) => None,
     };
-    let Some(there) = there else {
+    let Some(existing) = existing else {
         return Ok(None);
     };
-    if let Some(difference) = difference(item.facts, there) {
+    if let Some(difference) = difference(item.facts, existing) {
         ctx.warn(format!(
             "{} exists and {difference} {}; it was left alone",
             item.destination.display(),
@@ -115,14 +119,14 @@ async fn existing(
     Ok(Some(FileOutcome::Kept))
 }
 
-/// Why `there` is no copy of a source with these facts, as far as both are known.
-fn difference(source: SourceFacts, there: SourceFacts) -> Option<&'static str> {
+/// The difference between a destination and a source with these facts, as far as both are known.
+fn difference(source: SourceFacts, existing: SourceFacts) -> Option<&'static str> {
     let differ = |(a, b): (u64, u64)| a != b;
-    if source.size.zip(there.size).is_some_and(differ) {
+    if source.size.zip(existing.size).is_some_and(differ) {
         return Some("has another size than");
     }
-    let older = source.modified.zip(there.modified);
-    let older = older.is_some_and(|(source, there)| there.0 < source.0);
+    let older = source.modified.zip(existing.modified);
+    let older = older.is_some_and(|(source, existing)| existing.0 < source.0);
     older.then_some("is older than")
 }
 
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_file_differs_by_size_or_by_being_older() {
+    fn a_warning_names_existing_files_of_another_size_or_older_time() {
         let facts = |size, modified| SourceFacts {
             size,
             modified: modified_at(modified),

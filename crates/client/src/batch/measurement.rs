@@ -1,4 +1,4 @@
-//! Measurements of a transfer that ended well.
+//! Measurements of a successful transfer.
 
 use tune::Evidence;
 use tune::limiter::Role;
@@ -6,44 +6,44 @@ use tune::limiter::Role;
 use crate::transfer::{HostRemark, TransferAttempt};
 use crate::why::ThirdPartyStats;
 
-/// Measurements of a transfer, and who had a hand in it.
+/// Measurements of a transfer and the remarks of the hosts that took part.
 #[derive(Debug)]
 pub(super) struct TransferMeasurement {
-    pub(super) seen: MeasurementSource,
-    /// Who sized the buffers.
-    pub(super) buffers: &'static str,
-    /// Limits of hosts that held it back.
+    pub(super) source: MeasurementSource,
+    /// Name of the buffer policy.
+    pub(super) buffer_policy: &'static str,
+    /// Remarks of hosts on the limits that slowed the transfer down.
     pub(super) remarks: Vec<HostRemark>,
 }
 
 /// Measurements of a transfer, by the end that made them.
 #[derive(Debug)]
 pub(super) enum MeasurementSource {
-    /// By this end of it.
-    Here(Box<Evidence>),
-    /// By listening to both servers.
-    Between(ThirdPartyStats),
+    /// Measured by this end.
+    ThisEnd(Box<Evidence>),
+    /// Derived from the replies and markers of both servers.
+    ThirdParty(ThirdPartyStats),
 }
 
 impl TransferMeasurement {
-    /// Of a transfer whose bytes came here.
-    pub(super) fn received(attempt: TransferAttempt) -> Self {
-        Self::here(Role::Receiver, attempt)
+    /// For a transfer that this end received.
+    pub(super) fn of_received(attempt: TransferAttempt) -> Self {
+        Self::of_this_end(Role::Receiver, attempt)
     }
 
-    /// Of a transfer whose bytes went from here.
-    pub(super) fn sent(attempt: TransferAttempt) -> Self {
-        Self::here(Role::Sender, attempt)
+    /// For a transfer that this end sent.
+    pub(super) fn of_sent(attempt: TransferAttempt) -> Self {
+        Self::of_this_end(Role::Sender, attempt)
     }
 
-    /// The role is this end's also where nothing was left to be moved.
-    fn here(role: Role, attempt: TransferAttempt) -> Self {
+    /// The role is set even if no bytes were moved.
+    fn of_this_end(role: Role, attempt: TransferAttempt) -> Self {
         Self {
-            seen: MeasurementSource::Here(Box::new(Evidence {
+            source: MeasurementSource::ThisEnd(Box::new(Evidence {
                 role: Some(role),
                 ..attempt.report.evidence
             })),
-            buffers: attempt.buffers.name(),
+            buffer_policy: attempt.buffers.name(),
             remarks: attempt.remarks,
         }
     }

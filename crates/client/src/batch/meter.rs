@@ -1,4 +1,4 @@
-//! How far the files in flight are: totals for progress lines and samples for traces.
+//! Progress of the files in flight: totals for progress events and samples for traces.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,35 +12,35 @@ use tune::streams::auto;
 
 use crate::socket_stats;
 
-/// All files of a batch.
+/// Progress of all files of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct BatchMeter {
     active: Mutex<Vec<Arc<FileMeter>>>,
-    /// Bytes moved for files that are no longer active.
+    /// Bytes moved for files that are finished.
     moved: AtomicU64,
-    /// Safe bytes of files that are no longer active.
+    /// Safe bytes of files that are finished.
     safe: AtomicU64,
-    /// What was decided about files that are no longer active.
+    /// Tuning decisions about files that are finished.
     decided: Mutex<Vec<FileDecision>>,
 }
 
-/// A decision about a file's transfer.
+/// A tuning decision about one file's transfer.
 #[derive(Debug)]
 pub(crate) struct FileDecision {
-    /// For traces.
+    /// Name of the file, for traces.
     pub(crate) file: String,
-    /// When it was made.
+    /// Time of the decision.
     pub(crate) at: Instant,
-    /// What it is.
+    /// The decision.
     pub(crate) decision: TuningDecision,
 }
 
-/// What was decided.
+/// A tuning decision.
 #[derive(Debug)]
 pub(crate) enum TuningDecision {
     /// About a stream's buffers.
     Buffers(sizing::BufferDecision),
-    /// About the streams themselves.
+    /// About the streams: number, congestion control, pacing.
     Streams(auto::TransferDecision),
 }
 
@@ -49,60 +49,61 @@ pub(crate) enum TuningDecision {
 pub(crate) struct ProgressTotals {
     /// Bytes moved in this run.
     pub(crate) moved: u64,
-    /// Bytes safe in all.
+    /// Safe bytes, resumed ones included.
     pub(crate) safe: u64,
-    /// Streams open.
+    /// Open streams.
     pub(crate) streams: u64,
 }
 
-/// One file in flight.
+/// Progress of one file in flight.
 #[derive(Debug)]
 pub(crate) struct FileMeter {
-    /// For traces.
+    /// Name of the file, for traces.
     pub(crate) name: String,
     state: Mutex<FileMeterState>,
 }
 
 #[derive(Debug, Default)]
 struct FileMeterState {
-    /// Safe at the destination.
+    /// Safe bytes at the destination.
     safe: SafeByteCount,
-    /// Safe when the running attempt began.
+    /// Safe bytes when the running attempt began.
     base: u64,
-    /// The running attempt ended well: everything is safe.
+    /// The running attempt succeeded: all its bytes are safe.
     confirmed: bool,
-    /// Moved by earlier attempts.
+    /// Bytes moved by earlier attempts.
     earlier: u64,
-    /// The running attempt.
+    /// Control block of the running attempt.
     control: Option<Arc<TransferControl>>,
     /// Bytes that the servers of a third-party transfer reported.
     reported: u64,
-    /// Decisions of attempts that are over.
+    /// Decisions of earlier attempts.
     decided: Vec<(Instant, TuningDecision)>,
 }
 
-/// How many bytes are safe at the destination: what `--resume` would build on.
+/// Counts the bytes that are safe at the destination, which `--resume` would build on.
 #[derive(Default)]
 pub(crate) struct SafeByteCount(Option<Box<dyn Fn() -> u64 + Send + Sync>>);
 
 impl SafeByteCount {
-    /// As known here or told by the server.
-    pub(crate) fn told(bytes: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+    /// Counts by a function: bytes known here or reported by the server.
+    pub(crate) fn from_fn(bytes: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(bytes)))
     }
 
-    /// A put in MODE S, `before` bytes on: its server tells nothing until the end, so that what
-    /// its kernel has acknowledged has to do. A server that lives stores that, whatever happens
-    /// here.
+    /// Counts a put in MODE S that continues after `before` bytes. The server reports nothing
+    /// before the end, so bytes that its kernel acknowledged count as safe. A running server stores
+    /// them whatever happens at this end.
     pub(crate) fn acknowledged(control: &Arc<TransferControl>, before: u64) -> Self {
-        let (control, most) = (Arc::clone(control), AtomicU64::new(0));
-        Self::told(move || {
+        let (control, max_acknowledged) = (Arc::clone(control), AtomicU64::new(0));
+        Self::from_fn(move || {
             let streams = control.sample_streams();
-            // The kernel counts the connection's SYN as a byte.
+            // The kernel counts the SYN of the connection as one acknowledged byte (RFC 9293
+            // section 3.4).
             let payload = streams.iter().map(|s| s.bytes_acked.saturating_sub(1));
             let now = payload.sum::<u64>().min(control.bytes());
-            // A connection that is closed is not in the sample any more.
-            before + most.fetch_max(now, Ordering::Relaxed).max(now)
+            // Closed connections are missing from the sample, so the count must not decrease.
+            before + max_acknowledged.fetch_max(now, Ordering::Relaxed).max(now)
         })
     }
 
@@ -118,8 +119,8 @@ impl std::fmt::Debug for SafeByteCount {
 }
 
 impl BatchMeter {
-    /// A file begins; it is in the totals until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, name: String) -> FileMeterGuard {
+    /// Begins a file. It counts in the totals until the guard is dropped.
+    pub(crate) fn begin_file(self: &Arc<Self>, name: String) -> FileMeterGuard {
         let file = Arc::new(FileMeter {
             name,
             state: Mutex::default(),
@@ -131,7 +132,7 @@ impl BatchMeter {
         }
     }
 
-    /// Totals now.
+    /// Current totals.
     pub(crate) fn totals(&self) -> ProgressTotals {
         let mut totals = ProgressTotals {
             moved: self.moved.load(Ordering::Relaxed),
@@ -146,8 +147,8 @@ impl BatchMeter {
         totals
     }
 
-    /// What was decided since the last call, by each file in its order.
-    pub(crate) fn decisions(&self) -> Vec<FileDecision> {
+    /// Takes the decisions since the last call, in order within each file.
+    pub(crate) fn take_decisions(&self) -> Vec<FileDecision> {
         let mut all = std::mem::take(&mut *lock(&self.decided));
         for file in lock(&self.active).iter() {
             file.drain_decisions(&mut all);
@@ -155,13 +156,13 @@ impl BatchMeter {
         all
     }
 
-    /// The files in flight now.
+    /// The files in flight.
     pub(crate) fn active(&self) -> Vec<Arc<FileMeter>> {
         lock(&self.active).clone()
     }
 }
 
-/// A file's place in the totals.
+/// Keeps a file in the totals. The file's final numbers stay in the totals after the drop.
 #[derive(Debug)]
 pub(crate) struct FileMeterGuard {
     meter: Arc<BatchMeter>,
@@ -188,33 +189,35 @@ impl Drop for FileMeterGuard {
 }
 
 impl FileMeter {
-    /// An attempt begins.
-    pub(crate) fn attempt(&self, control: Arc<TransferControl>, safe: SafeByteCount) {
+    /// Begins an attempt.
+    pub(crate) fn begin_attempt(&self, control: Arc<TransferControl>, safe: SafeByteCount) {
         let mut state = lock(&self.state);
         state.collect_decisions();
         state.earlier += state.current();
         state.reported = 0;
         state.confirmed = false;
+        // Taken now, because the count may already include resumed bytes.
         state.base = safe.bytes();
         state.safe = safe;
         state.control = Some(control);
     }
 
-    /// The running attempt ended well: all that it moved is safe.
-    pub(crate) fn confirm(&self) {
+    /// The running attempt succeeded: all bytes that it moved are safe.
+    pub(crate) fn confirm_attempt(&self) {
         lock(&self.state).confirmed = true;
     }
 
-    /// The running attempt was refused before it began: what it handed to the kernel went nowhere.
-    pub(crate) fn discard(&self) {
+    /// The running attempt was refused before it began: bytes that it handed to the kernel were not
+    /// stored.
+    pub(crate) fn discard_attempt(&self) {
         let mut state = lock(&self.state);
         state.collect_decisions();
         state.control = None;
         state.reported = 0;
     }
 
-    /// A third-party or local copy has moved so much in this attempt.
-    pub(crate) fn report(&self, bytes: u64) {
+    /// Records the bytes that a third-party or local copy has moved in this attempt.
+    pub(crate) fn report_bytes(&self, bytes: u64) {
         lock(&self.state).reported = bytes;
     }
 
@@ -237,24 +240,24 @@ impl FileMeter {
         state.control.as_ref().map_or(0, |c| c.streams())
     }
 
-    fn drain_decisions(&self, into: &mut Vec<FileDecision>) {
+    fn drain_decisions(&self, decisions: &mut Vec<FileDecision>) {
         let mut state = lock(&self.state);
         state.collect_decisions();
-        into.extend(state.decided.drain(..).map(|(at, decision)| FileDecision {
+        decisions.extend(state.decided.drain(..).map(|(at, decision)| FileDecision {
             file: self.name.clone(),
             at,
             decision,
         }));
     }
 
-    /// What limits this file, whose streams are these: what the policy that watches them found, or else
-    /// what a look at them tells.
+    /// The limiter of this file with these streams: as found by the tuning policy, otherwise
+    /// derived from one sample.
     pub(crate) fn limiter(&self, streams: &[TcpSample]) -> Limiter {
-        let watched = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
-        watched.unwrap_or_else(|| socket_stats::limiter(streams))
+        let policy_limiter = lock(&self.state).control.as_ref().and_then(|c| c.limiter());
+        policy_limiter.unwrap_or_else(|| socket_stats::limiter(streams))
     }
 
-    /// The kernel's view of this file's streams.
+    /// TCP_INFO samples of this file's streams.
     pub(crate) fn sample(&self) -> Vec<TcpSample> {
         let control = lock(&self.state).control.clone();
         control.map_or_else(Vec::new, |c| c.sample_streams())
@@ -264,26 +267,28 @@ impl FileMeter {
 impl FileMeterState {
     fn current(&self) -> u64 {
         let local = self.control.as_ref().map_or(0, |c| c.bytes());
+        // Third-party bytes do not pass the control block.
         local.max(self.reported)
     }
 
-    /// Takes the running attempt's decisions.
+    /// Moves the decisions of the running attempt to the list.
     fn collect_decisions(&mut self) {
         let Some(control) = &self.control else {
             return;
         };
-        let begun = control.started_at().unwrap_or_else(Instant::now);
+        let started_at = control.started_at().unwrap_or_else(Instant::now);
         let streams = control.take_stream_decisions().into_iter();
-        let streams = streams.map(|d| (begun + d.at, TuningDecision::Streams(d)));
+        let streams = streams.map(|d| (started_at + d.at, TuningDecision::Streams(d)));
         let buffers = control.take_decisions().into_iter();
-        let buffers = buffers.map(|d| (begun + d.at, TuningDecision::Buffers(d)));
-        let fresh = self.decided.len();
+        let buffers = buffers.map(|d| (started_at + d.at, TuningDecision::Buffers(d)));
+        let first_new = self.decided.len();
         self.decided.extend(streams.chain(buffers));
-        self.decided[fresh..].sort_by_key(|(at, _)| *at);
+        // The two lists are sorted by time each, but not relative to each other.
+        self.decided[first_new..].sort_by_key(|(at, _)| *at);
     }
 }
 
-/// Counters are whole after every statement, so a panic elsewhere does not spoil them.
+/// The counters are consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -293,48 +298,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_outlive_files_and_count_every_attempt() {
+    fn totals_include_finished_files_and_every_attempt() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin("one".to_owned());
-        let told = Arc::new(AtomicU64::new(100));
+        let file = meter.begin_file("one".to_owned());
+        let reported = Arc::new(AtomicU64::new(100));
         let safe = || {
-            let told = Arc::clone(&told);
-            SafeByteCount::told(move || told.load(Ordering::Relaxed))
+            let reported = Arc::clone(&reported);
+            SafeByteCount::from_fn(move || reported.load(Ordering::Relaxed))
         };
-        one.attempt(Arc::new(TransferControl::new()), safe());
-        one.report(30);
+        file.begin_attempt(Arc::new(TransferControl::new()), safe());
+        file.report_bytes(30);
         let totals = meter.totals();
-        // Moved is not safe.
+        // Moved bytes are not yet safe.
         assert_eq!((totals.moved, totals.safe), (30, 100));
-        told.store(120, Ordering::Relaxed);
+        reported.store(120, Ordering::Relaxed);
         assert_eq!(meter.totals().safe, 120);
-        one.attempt(Arc::new(TransferControl::new()), safe());
-        one.report(5);
+        file.begin_attempt(Arc::new(TransferControl::new()), safe());
+        file.report_bytes(5);
         assert_eq!(meter.totals().safe, 120);
-        one.confirm();
+        file.confirm_attempt();
         let totals = meter.totals();
         assert_eq!((totals.moved, totals.safe), (35, 125));
-        drop(one);
+        drop(file);
         assert_eq!(meter.totals(), totals);
         assert!(meter.active().is_empty());
     }
 
     #[test]
-    fn what_was_refused_before_it_began_moved_nothing() {
+    fn an_attempt_refused_before_it_began_counts_no_bytes() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin("one".to_owned());
-        one.attempt(Arc::new(TransferControl::new()), SafeByteCount::told(|| 7));
-        one.report(30);
-        one.discard();
+        let file = meter.begin_file("one".to_owned());
+        file.begin_attempt(
+            Arc::new(TransferControl::new()),
+            SafeByteCount::from_fn(|| 7),
+        );
+        file.report_bytes(30);
+        file.discard_attempt();
         assert_eq!(meter.totals().moved, 0);
     }
 
     #[test]
-    fn what_was_decided_about_streams_outlives_the_attempt_and_the_file() {
+    fn decisions_are_kept_after_the_attempt_and_the_file_end() {
         let meter = Arc::new(BatchMeter::default());
-        let one = meter.begin("one".to_owned());
+        let file = meter.begin_file("one".to_owned());
         let reasons = || -> Vec<String> {
-            let decided = meter.decisions().into_iter();
+            let decided = meter.take_decisions().into_iter();
             let reasons = decided.map(|d| match d.decision {
                 TuningDecision::Streams(decision) => decision.reason,
                 TuningDecision::Buffers(decision) => decision.reason,
@@ -349,12 +357,12 @@ mod tests {
                 limiter: Limiter::Loss,
                 reason: reason.to_owned(),
             });
-            one.attempt(control, SafeByteCount::default());
+            file.begin_attempt(control, SafeByteCount::default());
             if reason == "second" {
                 assert_eq!(reasons(), ["first", "second"]);
             }
         }
-        drop(one);
+        drop(file);
         assert_eq!(reasons(), ["third"]);
         assert!(reasons().is_empty());
     }

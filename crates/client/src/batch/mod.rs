@@ -1,4 +1,4 @@
-//! Many files: planned, moved several at a time over pooled sessions, summed up.
+//! A batch of files: planned, copied several at a time over pooled sessions, summed up.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use data::rate::RateLimit;
 use data::store::file::FileSink;
-use proto::listing::ListedEntry;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::answers::SourceFacts;
 use crate::credentials::netrc_warning;
 use crate::location::{Location, StorageId};
 use crate::partial::PartialFile;
@@ -50,22 +48,21 @@ use totals::BatchTotals;
 
 /// Most files at a time.
 const MAX_CONCURRENCY: usize = 64;
-/// How long after the first look a file is looked at again that another copy writes; and after each of
-/// many.
-const TURN_FIRST: Duration = Duration::from_millis(100);
-const TURN_MOST: Duration = Duration::from_secs(5);
+/// First and longest interval between two checks whether another copy has released a destination.
+const FIRST_BUSY_POLL: Duration = Duration::from_millis(100);
+const MAX_BUSY_POLL: Duration = Duration::from_secs(5);
 
-/// What all files of a batch share.
+/// State shared by all files of a batch.
 pub(crate) struct BatchContext {
     pub(crate) options: CopyOptions,
     pub(crate) observer: Arc<dyn CopyObserver>,
     pub(crate) pool: Arc<StorageSessionPool>,
     meter: Arc<BatchMeter>,
     trace: Option<TraceFile>,
-    /// For the jitter of waits.
+    /// Seed for the jitter of retry delays.
     seed: u64,
     started: Instant,
-    warned: Mutex<HashSet<String>>,
+    given_warnings: Mutex<HashSet<String>>,
 }
 
 impl BatchContext {
@@ -81,33 +78,36 @@ impl BatchContext {
         Ok(Self {
             pool: Arc::new(StorageSessionPool::new(StorageAccess {
                 timeout: options.transfer.stall,
-                foreign_data: options.foreign_data,
+                foreign_data: options.allow_foreign_data,
                 sync_policy: options.sync_policy,
             })),
             meter: Arc::default(),
             trace,
+            // Jitter differs between processes, so that copies that lost the same server do not
+            // reconnect in step.
             seed: RandomState::new().hash_one(std::process::id()),
             started: Instant::now(),
-            warned: Mutex::default(),
+            given_warnings: Mutex::default(),
             options,
             observer,
         })
     }
 
-    /// A session for planning: lost connections are tried again as for transfers.
+    /// A session for planning. Lost connections are retried as for transfers.
     pub(crate) async fn session(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
-        self.session_for(id, None).await
+        self.session_for_path(id, None).await
     }
 
-    /// As [`BatchContext::session`], for somebody who will ask for the facts of `look_at` first.
-    pub(crate) async fn session_for(
+    /// Like [`BatchContext::session`]. The caller will ask for the facts of `first_path` first, so
+    /// the server can be asked for them along with the login.
+    pub(crate) async fn session_for_path(
         &self,
         id: &StorageId,
-        look_at: Option<&[u8]>,
+        first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let mut retries = RetryBudget::new(self.options.retries, self.seed);
         loop {
-            let failure = match self.pool.take_for(id, look_at).await {
+            let failure = match self.pool.acquire_for_path(id, first_path).await {
                 Ok(session) => return Ok(session),
                 Err(failure) => failure,
             };
@@ -124,12 +124,13 @@ impl BatchContext {
         }
     }
 
-    /// Makes this copy the only writer of a local file; says so once where nobody can tell.
-    fn own(&self, partial: &PartialFile) -> Result<Arc<FileSink>, CopyFailure> {
+    /// Takes the exclusive lock of a local partial file. Warns once where the file system has no
+    /// locks.
+    fn lock_partial_file(&self, partial: &PartialFile) -> Result<Arc<FileSink>, CopyFailure> {
         let (sink, locked) = partial.lock(self.options.sync_policy)?;
         if !locked {
             self.warn(format!(
-                "{}: this file system has no locks, so that nothing stops another copy from \
+                "{}: this file system has no locks, so nothing prevents another copy from \
                  writing the same file at the same time",
                 partial
                     .destination
@@ -141,20 +142,20 @@ impl BatchContext {
         Ok(sink)
     }
 
-    /// Lets some time pass until a file may be free that another copy writes: longer each time.
-    async fn wait_for_turn(&self, failure: &CopyFailure, waited: u32) {
+    /// Waits before the next check whether another copy has released the file, longer each time.
+    async fn wait_for_other_copy(&self, failure: &CopyFailure, waited: u32) {
         let message = failure.message.as_str();
-        // The advice was taken already.
+        // The message ends with the advice to use --wait, which the user already follows.
         let reason = message
             .rsplit_once("; ")
             .map_or(message, |(reason, _)| reason);
         self.warn(format!("{reason}; waiting"));
-        let pause = TURN_FIRST * 2_u32.saturating_pow(waited);
-        tokio::time::sleep(pause.min(TURN_MOST)).await;
+        let pause = FIRST_BUSY_POLL * 2_u32.saturating_pow(waited);
+        tokio::time::sleep(pause.min(MAX_BUSY_POLL)).await;
     }
 
-    /// Tells that a file's bytes begin to move; `resumed` of them are safe already.
-    fn started(&self, item: &PlannedFile, bytes: Option<u64>, resumed: u64) {
+    /// Reports that a file's transfer begins. `resumed` bytes are safe already.
+    fn report_started(&self, item: &PlannedFile, bytes: Option<u64>, resumed: u64) {
         self.observer.on_event(CopyEvent::Started {
             source: item.source.display(),
             destination: item.destination.display(),
@@ -163,9 +164,9 @@ impl BatchContext {
         });
     }
 
-    /// Tells the user something, once.
+    /// Warns the user. Equal texts are reported once.
     pub(crate) fn warn(&self, text: String) {
-        if lock(&self.warned).insert(text.clone()) {
+        if lock(&self.given_warnings).insert(text.clone()) {
             self.observer.on_event(CopyEvent::Warning(text));
         }
     }
@@ -176,42 +177,42 @@ impl BatchContext {
         }
     }
 
-    /// Keeps a session that is still in order: after success, and after a refusal that left
-    /// nothing running.
-    fn give_back<T>(
+    /// Returns a usable session to the pool: after success, and after a refusal that left nothing
+    /// running.
+    fn return_session<T>(
         &self,
         id: &StorageId,
         session: Box<dyn Storage>,
         result: &Result<T, CopyFailure>,
     ) {
-        let in_order = result.as_ref().err().is_none_or(|failure| {
+        let is_usable = result.as_ref().err().is_none_or(|failure| {
             !failure.transient && matches!(failure.exit, Exit::NotFound | Exit::Refused)
         });
-        if in_order {
-            self.pool.give(id, session);
+        if is_usable {
+            self.pool.release(id, session);
         } else if result
             .as_ref()
-            .is_err_and(|f| f.transient && !f.is_occupied())
+            .is_err_and(|f| f.transient && !f.is_destination_busy())
         {
-            // Whatever cut this session off has probably cut the idle ones off, too.
-            self.pool.forget(id);
+            // The failure that ended this session has probably ended the idle ones too.
+            self.pool.drop_idle(id);
         }
     }
 }
 
-/// How a file that did not fail ended.
+/// Result of a file that did not fail.
 #[derive(Debug)]
 enum FileOutcome {
-    /// In place and verified as asked.
+    /// Complete and verified as requested.
     Done {
-        /// Moved in this run.
+        /// Bytes moved in this run.
         bytes: u64,
-        /// What was compared.
+        /// Name of the comparison that was made.
         verified: String,
-        /// What was seen of the last attempt.
+        /// Measurements of the last attempt.
         measured: Option<Box<TransferMeasurement>>,
     },
-    /// There was something at the destination, which was left alone.
+    /// The destination existed and was left alone.
     Kept,
 }
 
@@ -225,7 +226,7 @@ impl FileOutcome {
     }
 }
 
-/// The whole of [`crate::copy`].
+/// Implementation of [`crate::copy`].
 pub(crate) async fn copy(
     sources: &[String],
     destination: &str,
@@ -233,26 +234,29 @@ pub(crate) async fn copy(
     observer: Arc<dyn CopyObserver>,
 ) -> CopySummary {
     let started = Instant::now();
-    let tally = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
-    if let Err(failure) = run(sources, destination, options, &observer, &tally).await {
+    let totals = Arc::new(Mutex::new(BatchTotals::new(options.transfer.buffers)));
+    if let Err(failure) = plan_and_execute(sources, destination, options, &observer, &totals).await
+    {
         let source = sources.first().map_or("", String::as_str);
-        fail(&observer, &tally, shown(source), failure);
+        report_failure(&observer, &totals, display_argument(source), failure);
     }
-    let tally = lock(&tally);
-    tally.summary(started.elapsed())
+    // An error before the first file (a bad argument, say) still yields a complete summary.
+    let totals = lock(&totals);
+    totals.summary(started.elapsed())
 }
 
-/// An argument for people; one that cannot be read is not shown, as it may hold a password.
-fn shown(argument: &str) -> String {
+/// An argument as shown to people. An argument that cannot be parsed is not shown, because it may
+/// hold a password.
+fn display_argument(argument: &str) -> String {
     Location::parse(argument).map_or_else(|_| "arguments".to_owned(), |at| at.display())
 }
 
-async fn run(
+async fn plan_and_execute(
     sources: &[String],
     destination: &str,
     options: &CopyOptions,
     observer: &Arc<dyn CopyObserver>,
-    tally: &Arc<Mutex<BatchTotals>>,
+    totals: &Arc<Mutex<BatchTotals>>,
 ) -> Result<(), CopyFailure> {
     if sources.is_empty() {
         return Err(CopyFailure::new(
@@ -262,12 +266,12 @@ async fn run(
     }
     let parsed: Result<Vec<_>, _> = sources.iter().map(|s| Location::parse(s)).collect();
     let (sources, destination) = (parsed?, Location::parse(destination)?);
-    check(&sources, &destination, options)?;
+    check_request(&sources, &destination, options)?;
     let ctx = BatchContext::new(options.clone(), Arc::clone(observer))?;
-    if let Some(trouble) = netrc_warning() {
-        ctx.warn(trouble.to_owned());
+    if let Some(problem) = netrc_warning() {
+        ctx.warn(problem.to_owned());
     }
-    let plan = plan::plan(&ctx, &sources, &destination).await?;
+    let plan = plan::make_plan(&ctx, &sources, &destination).await?;
     if plan.items.len() > 1 && (options.offset.is_some() || options.length.is_some()) {
         return Err(CopyFailure::new(
             Exit::Usage,
@@ -275,128 +279,138 @@ async fn run(
         ));
     }
     let workers = options
+        // More workers than files would only log in and leave.
         .concurrency
         .clamp(1, MAX_CONCURRENCY)
         .min(plan.items.len().max(1));
-    lock(tally).limit(options.transfer.rate.as_ref().map(RateLimit::rate));
-    execute(&Arc::new(ctx), plan, workers, tally).await;
+    lock(totals).set_rate_limit(options.transfer.rate.as_ref().map(RateLimit::rate));
+    execute(&Arc::new(ctx), plan, workers, totals).await;
     Ok(())
 }
 
-/// What makes no sense whatever the files are.
-fn check(
+/// Refuses requests that are invalid whatever the files are.
+fn check_request(
     sources: &[Location],
     destination: &Location,
     options: &CopyOptions,
 ) -> Result<(), CopyFailure> {
     let usage = |message: &str| Err(CopyFailure::new(Exit::Usage, message));
     if let Some(trace) = &options.trace {
+        // Opening the trace truncates it, so the check comes before anything is opened.
         let trace = Location::Local(trace.clone());
-        let mut ends = sources.iter().chain([destination]);
-        if ends.any(|end| plan::same_place(&trace, end)) {
-            return usage("--trace would write over a file that is to be copied: name another one");
+        let mut locations = sources.iter().chain([destination]);
+        if locations.any(|end| plan::is_same_file(&trace, end)) {
+            return usage("--trace would overwrite a file of this copy: name another file");
         }
     }
-    let pipes = sources
+    let stream_sources = sources
         .iter()
         .filter(|s| **s == Location::StandardStreams)
         .count();
-    if pipes > 1 || (pipes == 1 && sources.len() > 1) {
+    if stream_sources > 1 || (stream_sources == 1 && sources.len() > 1) {
         return usage("standard input cannot be one of several sources");
     }
-    if pipes == 1 && *destination == Location::StandardStreams {
-        return usage("standard input to standard output needs no copy");
+    if stream_sources == 1 && *destination == Location::StandardStreams {
+        return usage("cannot copy standard input to standard output");
     }
-    let passes =
+    let is_ftp =
         |at: &Location| matches!(at, Location::Remote { server, .. } if server.scheme.is_ftp());
-    if options.transfer.rate.is_some() && passes(destination) && sources.iter().any(passes) {
+    if options.transfer.rate.is_some() && is_ftp(destination) && sources.iter().any(is_ftp) {
         return usage(
-            "--limit-rate cannot be kept between two servers, because the bytes do not pass this \
-             machine: leave it out, or copy by way of this machine",
+            "--limit-rate cannot be applied between two servers, because the bytes do not pass through this \
+             machine: leave it out, or copy through this machine",
         );
     }
-    if pipes == 1 && (options.offset.is_some() || options.length.is_some()) {
+    if stream_sources == 1 && (options.offset.is_some() || options.length.is_some()) {
         return usage("--offset and --length need a source with a size, not standard input");
     }
     Ok(())
 }
 
-/// Carries a plan out.
+/// Executes a plan.
 async fn execute(
     ctx: &Arc<BatchContext>,
     plan: CopyPlan,
     workers: usize,
-    tally: &Arc<Mutex<BatchTotals>>,
+    totals: &Arc<Mutex<BatchTotals>>,
 ) {
     for (source, failure) in plan.failed {
-        fail(&ctx.observer, tally, source, failure);
+        report_failure(&ctx.observer, totals, source, failure);
     }
     for (source, reason) in plan.skipped {
-        lock(tally).skip();
+        lock(totals).file_skipped();
         ctx.observer.on_event(CopyEvent::Skipped { source, reason });
     }
+    // Parents come first, and before the files that they will hold.
     for directory in &plan.directories {
         if let Err(failure) = plan::make_directory(ctx, directory).await {
-            fail(&ctx.observer, tally, directory.display(), failure);
+            report_failure(&ctx.observer, totals, directory.display(), failure);
         }
     }
+    // One queue for all workers, so that large files do not hold up a fixed share of the batch.
     let queue = Arc::new(Mutex::new(VecDeque::from(plan.items)));
     let mut running = JoinSet::new();
     for _ in 0..workers {
-        let (ctx, queue, tally) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(tally));
-        running.spawn(async move { work(&ctx, &queue, &tally).await });
+        let (ctx, queue, totals) = (Arc::clone(ctx), Arc::clone(&queue), Arc::clone(totals));
+        running.spawn(async move { run_worker(&ctx, &queue, &totals).await });
     }
-    let all = async {
-        while let Some(ended) = running.join_next().await {
-            if let Err(e) = ended {
+    let workers = async {
+        while let Some(result) = running.join_next().await {
+            if let Err(e) = result {
+                // A panic in one copy must not be mistaken for success.
                 let message = format!("a copy ended unexpectedly: {e}");
-                fail(
+                report_failure(
                     &ctx.observer,
-                    tally,
+                    totals,
                     String::new(),
                     CopyFailure::new(Exit::Local, message),
                 );
             }
         }
     };
-    progress::while_running(ctx, all, tally).await;
-    link(ctx, plan.links, tally).await;
+    progress::report_while(ctx, workers, totals).await;
+    make_links(ctx, plan.links, totals).await;
     ctx.pool.close().await;
 }
 
-/// Makes the links of a plan: after the files, so that none is written through one.
-async fn link(ctx: &BatchContext, links: Vec<plan::PlannedLink>, tally: &Arc<Mutex<BatchTotals>>) {
-    for one in links {
-        let source = one.source.display();
-        match plan::make_link(ctx, &one).await {
+/// Creates the links of a plan. This happens after the files are written, so that no file is
+/// written through a link.
+async fn make_links(
+    ctx: &BatchContext,
+    links: Vec<plan::PlannedLink>,
+    totals: &Arc<Mutex<BatchTotals>>,
+) {
+    for link in links {
+        let source = link.source.display();
+        match plan::make_link(ctx, &link).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
-                lock(tally).skip();
+                lock(totals).file_skipped();
                 ctx.observer.on_event(CopyEvent::Skipped { source, reason });
             }
-            Err(failure) => fail(&ctx.observer, tally, source, failure),
+            Err(failure) => report_failure(&ctx.observer, totals, source, failure),
         }
     }
 }
 
-/// One worker: the next file, until there is none.
-async fn work(
+/// One worker: copies the next file of the queue until the queue is empty.
+async fn run_worker(
     ctx: &BatchContext,
     queue: &Mutex<VecDeque<PlannedFile>>,
-    tally: &Mutex<BatchTotals>,
+    totals: &Mutex<BatchTotals>,
 ) {
     loop {
         let Some(item) = lock(queue).pop_front() else {
             return;
         };
         let source = item.source.display();
-        match file::copy(ctx, &item).await {
+        match file::copy_file(ctx, &item).await {
             Ok(FileOutcome::Done {
                 bytes,
                 verified,
                 measured,
             }) => {
-                lock(tally).done(bytes, &verified, measured.map(|m| *m));
+                lock(totals).file_done(bytes, &verified, measured.map(|m| *m));
                 ctx.observer.on_event(CopyEvent::Finished {
                     source,
                     destination: item.destination.display(),
@@ -405,7 +419,7 @@ async fn work(
                 });
             }
             Ok(FileOutcome::Kept) => {
-                lock(tally).keep();
+                lock(totals).file_kept();
                 let destination = item.destination.display();
                 ctx.observer.on_event(CopyEvent::Kept {
                     source,
@@ -413,64 +427,44 @@ async fn work(
                 });
             }
             Err((bytes, failure)) => {
-                lock(tally).moved(bytes);
-                fail(&ctx.observer, tally, source, failure);
+                lock(totals).add_bytes(bytes);
+                report_failure(&ctx.observer, totals, source, failure);
             }
         }
     }
 }
 
-fn fail(
+fn report_failure(
     observer: &Arc<dyn CopyObserver>,
-    tally: &Mutex<BatchTotals>,
+    totals: &Mutex<BatchTotals>,
     source: String,
     failure: CopyFailure,
 ) {
-    lock(tally).fail(&failure);
+    lock(totals).file_failed(&failure);
     observer.on_event(CopyEvent::Failed { source, failure });
 }
 
-/// Runs `side` beside `main`: dropped when `main` fails, waited for when it succeeds.
-async fn alongside<T, S>(
+/// Runs `side` beside `main`. `side` is dropped when `main` fails and awaited when it succeeds.
+async fn run_with_side_task<T, S>(
     main: impl Future<Output = Result<T, CopyFailure>>,
     side: impl Future<Output = S>,
 ) -> Result<(T, S), CopyFailure> {
     tokio::pin!(main, side);
+    // `biased`: when both are ready, a failure of `main` takes precedence.
     tokio::select! {
         biased;
-        moved = &mut main => Ok((moved?, side.await)),
-        beside = &mut side => Ok((main.await?, beside)),
+        main_result = &mut main => Ok((main_result?, side.await)),
+        side_result = &mut side => Ok((main.await?, side_result)),
     }
 }
 
-/// Fails when a remote source is not what it was when the copy was planned.
-fn unchanged(source: &Location, before: SourceFacts, now: &ListedEntry) -> Result<(), CopyFailure> {
-    let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
-    let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
-    let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
-    if size || differs(time(before.modified), time(now.modified)) {
-        return Err(changed(source));
-    }
-    Ok(())
-}
-
-fn changed(source: &Location) -> CopyFailure {
-    CopyFailure::new(
-        Exit::Integrity,
-        format!(
-            "{} changed while it was copied; the copy keeps its partial name",
-            source.display()
-        ),
-    )
-}
-
-/// The data behind is whole after every statement, so a panic elsewhere does not spoil it.
+/// The data is consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A timer that does not catch up.
-fn every(period: Duration) -> tokio::time::Interval {
+/// A timer that does not catch up on missed ticks.
+fn periodic_timer(period: Duration) -> tokio::time::Interval {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     timer.reset();

@@ -1,4 +1,4 @@
-//! Sessions that are open and idle, for the next file.
+//! Pool of open, idle storage sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,76 +14,78 @@ use crate::{CopyFailure, Exit};
 pub(crate) struct StorageSessionPool {
     access: StorageAccess,
     idle: Mutex<HashMap<StorageId, Vec<Box<dyn Storage>>>>,
-    /// Storages that refuse to rename: files are stored under their final names there.
+    /// Storages that refuse to rename. Files are stored there under their final names.
     no_rename: Mutex<HashSet<StorageId>>,
-    /// Storages that a session was had with in this run.
-    met: Mutex<HashSet<StorageId>>,
-    /// Servers that say they take commands ahead, and are better not taken at their word.
-    wary: Mutex<HashSet<StorageId>>,
+    /// Storages that this run has reached before.
+    reached: Mutex<HashSet<StorageId>>,
+    /// Servers that announce pipelining but failed at it. They are sent one command at a time.
+    no_pipelining: Mutex<HashSet<StorageId>>,
 }
 
 impl StorageSessionPool {
-    /// No sessions; new ones are opened so.
+    /// An empty pool. New sessions are opened with `access`.
     pub(crate) fn new(access: StorageAccess) -> Self {
         Self {
             access,
             idle: Mutex::default(),
             no_rename: Mutex::default(),
-            met: Mutex::default(),
-            wary: Mutex::default(),
+            reached: Mutex::default(),
+            no_pipelining: Mutex::default(),
         }
     }
 
-    /// An idle session with `storage`, or a new one. A server that was met in this run and cannot be
-    /// reached now is lost, not misnamed: another attempt is worth it.
-    pub(crate) async fn take(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
-        self.take_for(id, None).await
+    /// Returns an idle session with `id`, or opens a new one. A server that this run has reached
+    /// before and cannot reach now is a transient failure, not a misspelled name.
+    pub(crate) async fn acquire(&self, id: &StorageId) -> Result<Box<dyn Storage>, CopyFailure> {
+        self.acquire_for_path(id, None).await
     }
 
-    /// As [`StorageSessionPool::take`], for somebody who will ask for the facts of `look_at` first.
-    pub(crate) async fn take_for(
+    /// Like [`StorageSessionPool::acquire`]. The caller will ask for the facts of `first_path`
+    /// first, so the server can be asked for them along with the login.
+    pub(crate) async fn acquire_for_path(
         &self,
         id: &StorageId,
-        look_at: Option<&[u8]>,
+        first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let idle = lock(&self.idle).get_mut(id).and_then(Vec::pop);
         match idle {
             Some(session) => Ok(session),
-            None => self.open(id, look_at).await,
+            None => self.open(id, first_path).await,
         }
     }
 
     async fn open(
         &self,
         id: &StorageId,
-        look_at: Option<&[u8]>,
+        first_path: Option<&[u8]>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         let opening = SessionOpening {
-            avoid_pipelining: lock(&self.wary).contains(id),
-            first_path: look_at,
+            avoid_pipelining: lock(&self.no_pipelining).contains(id),
+            first_path,
         };
         match self.access.open(id, opening).await {
             Ok(session) => {
-                lock(&self.met).insert(id.clone());
+                lock(&self.reached).insert(id.clone());
                 Ok(session)
             }
             Err(mut failure) => {
+                // A host that was reached before is not misspelled, so the failure is temporary.
                 failure.transient |=
-                    failure.exit == Exit::Unreachable && lock(&self.met).contains(id);
+                    failure.exit == Exit::Unreachable && lock(&self.reached).contains(id);
                 Err(failure)
             }
         }
     }
 
-    /// Puts a session back. One whose last command was not answered is dropped instead.
-    pub(crate) fn give(&self, id: &StorageId, mut session: Box<dyn Storage>) {
+    /// Returns a session to the pool. A session with an unanswered command is dropped.
+    pub(crate) fn release(&self, id: &StorageId, mut session: Box<dyn Storage>) {
         if session.needs_lockstep() {
-            lock(&self.wary).insert(id.clone());
+            lock(&self.no_pipelining).insert(id.clone());
         }
         if !session.is_usable() {
             return;
         }
-        // Questions of a transfer that did not begin are not the next one's.
+        // Queries queued for a transfer that did not start must not be sent with the next one.
         session.clear_follow_ups();
         lock(&self.idle)
             .entry(id.clone())
@@ -92,34 +94,35 @@ impl StorageSessionPool {
     }
 
     /// Drops the idle sessions with a storage.
-    pub(crate) fn forget(&self, id: &StorageId) {
+    pub(crate) fn drop_idle(&self, id: &StorageId) {
         let dropped = lock(&self.idle).remove(id);
         drop(dropped);
     }
 
-    /// Says goodbye on all sessions.
+    /// Closes all idle sessions (QUIT), concurrently.
     pub(crate) async fn close(&self) {
         let all = std::mem::take(&mut *lock(&self.idle));
-        let mut goodbyes = tokio::task::JoinSet::new();
+        let mut closing = tokio::task::JoinSet::new();
         for session in all.into_values().flatten() {
-            goodbyes.spawn(session.close());
+            // QUIT waits for a reply; all servers at the same time take one round trip.
+            closing.spawn(session.close());
         }
-        while goodbyes.join_next().await.is_some() {}
+        while closing.join_next().await.is_some() {}
     }
 
     /// Remembers that the storage refuses to rename.
-    pub(crate) fn forbid_rename(&self, id: &StorageId) {
+    pub(crate) fn mark_no_rename(&self, id: &StorageId) {
         lock(&self.no_rename).insert(id.clone());
     }
 
-    /// Whether files can be stored under a partial name first. Not where a URL's query goes with every
-    /// request: a signature is of the one name that it was made for.
-    pub(crate) fn renames(&self, id: &StorageId) -> bool {
+    /// Whether files can be stored under a partial name first. Not if the URL has a query, which
+    /// goes with every request: a signed URL is valid for one name only.
+    pub(crate) fn can_rename(&self, id: &StorageId) -> bool {
         !id.has_query() && !lock(&self.no_rename).contains(id)
     }
 }
 
-/// The maps are whole after every statement, so a panic elsewhere does not spoil them.
+/// The maps are consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -143,14 +146,14 @@ mod tests {
             sync_policy: SyncPolicy::default(),
         });
         let id = |url| crate::location::Location::parse(url).unwrap().storage_id();
-        assert!(pool.renames(&id("https://h/f")));
-        assert!(!pool.renames(&id("https://h/f?signature=1")));
-        pool.forbid_rename(&id("https://h/f"));
-        assert!(!pool.renames(&id("https://h/g")));
+        assert!(pool.can_rename(&id("https://h/f")));
+        assert!(!pool.can_rename(&id("https://h/f?signature=1")));
+        pool.mark_no_rename(&id("https://h/f"));
+        assert!(!pool.can_rename(&id("https://h/g")));
     }
 
     #[tokio::test]
-    async fn who_is_better_asked_with_care_is_remembered() {
+    async fn the_pool_remembers_servers_that_fail_at_pipelining() {
         let mut careful = login_script();
         careful[0] = ScriptedAction::SendLine(LONGHAUL_GREETING);
         let at_once = pipelined_login_script("500 what?", &[]);
@@ -161,12 +164,12 @@ mod tests {
             sync_policy: SyncPolicy::default(),
         });
         let id = StorageId::Server(fake.server.clone());
-        let session: Box<dyn std::any::Any> = pool.take(&id).await.unwrap();
+        let session: Box<dyn std::any::Any> = pool.acquire(&id).await.unwrap();
         let mut session = session.downcast::<crate::session::ClientSession>().unwrap();
         session.reopen_without_pipelining().await.unwrap();
-        pool.give(&id, session);
-        let _idle = pool.take(&id).await.unwrap();
-        pool.take(&id).await.unwrap();
+        pool.release(&id, session);
+        let _idle = pool.acquire(&id).await.unwrap();
+        pool.acquire(&id).await.unwrap();
         fake.finish().await;
     }
 }

@@ -9,137 +9,148 @@ use tune::limiter::Limiter;
 
 use super::meter::TuningDecision;
 use super::totals::{BatchSample, BatchTotals};
-use super::{BatchContext, every, lock};
+use super::{BatchContext, lock, periodic_timer};
 use crate::trace::{TraceFile, TraceSample};
 use crate::{CopyEvent, socket_stats};
 
-/// Between two progress events.
+/// Interval of progress events.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Samples of a trace between two progress events: buffers that follow a path change every round
-/// trip.
-const TRACED: u32 = 4;
-/// From this share of an allowed rate on, it is what limits.
-const AT_THE_LIMIT: f64 = 0.85;
+/// Trace samples for each progress event. Buffers that follow a path change every round trip, so a
+/// trace needs finer samples.
+const TRACE_SAMPLES_PER_EVENT: u32 = 4;
+/// Share of the rate limit from which the limit counts as the limiter.
+const RATE_LIMIT_SHARE: f64 = 0.85;
 
-/// Reports until `work` ends.
-pub(super) async fn while_running(
+/// Reports progress until `work` ends.
+pub(super) async fn report_while(
     ctx: &BatchContext,
     work: impl Future<Output = ()>,
-    tally: &Mutex<BatchTotals>,
+    totals: &Mutex<BatchTotals>,
 ) {
-    let finer = if ctx.trace.is_some() { TRACED } else { 1 };
-    let mut timer = every(PERIOD / finer);
+    let samples_per_event = if ctx.trace.is_some() {
+        TRACE_SAMPLES_PER_EVENT
+    } else {
+        1
+    };
+    let mut timer = periodic_timer(PERIOD / samples_per_event);
     let mut ticks = 0;
     let mut samples = ProgressSampler::default();
     tokio::pin!(work);
     loop {
         tokio::select! {
             biased;
+            // The end of the work comes first: a tick that is due at the same time would only delay
+            // it.
             () = &mut work => break,
             _ = timer.tick() => {
-                let seen = samples.take(ctx, tally);
+                let sample = samples.sample(ctx, totals);
                 ticks += 1;
-                if ticks % finer == 0 {
-                    progress(ctx, seen);
+                if ticks % samples_per_event == 0 {
+                    send_progress(ctx, sample);
                 }
             }
         }
     }
-    let seen = samples.take(ctx, tally);
-    progress(ctx, seen);
+    // Short batches end before the first tick; the summary needs at least one sample.
+    let sample = samples.sample(ctx, totals);
+    send_progress(ctx, sample);
 }
 
-fn progress(ctx: &BatchContext, seen: BatchSample) {
+fn send_progress(ctx: &BatchContext, sample: BatchSample) {
     let totals = ctx.meter.totals();
     ctx.observer.on_event(CopyEvent::Progress {
         bytes: totals.moved,
         safe: totals.safe,
         streams: totals.streams,
-        buffer_bytes: seen.buffer,
-        limiter: seen.limiter.map(Limiter::name),
+        buffer_bytes: sample.buffer,
+        limiter: sample.limiter.map(Limiter::name),
     });
 }
 
-/// What the previous tick saw of each file.
+/// State kept between two samples.
 #[derive(Default)]
 struct ProgressSampler {
-    before: HashMap<String, u64>,
-    last: Option<Instant>,
-    /// When bytes were first seen to move, and how many had.
-    moving: Option<(Instant, u64)>,
+    previous_bytes: HashMap<String, u64>,
+    last_sample: Option<Instant>,
+    /// Time and byte count when bytes were first seen to move.
+    first_movement: Option<(Instant, u64)>,
 }
 
 impl ProgressSampler {
-    fn take(&mut self, ctx: &BatchContext, tally: &Mutex<BatchTotals>) -> BatchSample {
+    fn sample(&mut self, ctx: &BatchContext, totals: &Mutex<BatchTotals>) -> BatchSample {
         let now = Instant::now();
-        let since = now - self.last.replace(now).unwrap_or(ctx.started);
-        let mut seen = BatchSample::default();
-        let mut before = HashMap::new();
+        let since = now - self.last_sample.replace(now).unwrap_or(ctx.started);
+        let mut sample = BatchSample::default();
+        let mut previous_bytes = HashMap::new();
         let mut most = 0;
         for file in ctx.meter.active() {
             let streams = file.sample();
+            // The file with the most streams carries most of the traffic.
             if streams.len() > most {
                 most = streams.len();
-                seen.limiter = known(file.limiter(&streams));
+                sample.limiter = known_limiter(file.limiter(&streams));
             }
-            seen.streams += streams.len() as u64;
+            sample.streams += streams.len() as u64;
             for stream in &streams {
-                seen.buffer = seen.buffer.max(socket_stats::buffer(stream));
-                seen.memory += stream.socket_memory();
+                sample.buffer = sample.buffer.max(socket_stats::buffer(stream));
+                sample.memory += stream.socket_memory();
             }
             let Some(trace) = &ctx.trace else {
                 continue;
             };
             let bytes = file.moved();
-            let earlier = self.before.get(&file.name).copied().unwrap_or(0);
-            trace.write(&TraceSample {
+            let earlier = self.previous_bytes.get(&file.name).copied().unwrap_or(0);
+            trace.write_sample(&TraceSample {
                 time: now - ctx.started,
-                since,
+                since_previous: since,
                 file: &file.name,
                 bytes,
-                fresh: bytes.saturating_sub(earlier),
+                new_bytes: bytes.saturating_sub(earlier),
                 buffer_set: ctx.options.transfer.buffers.pinned_bytes(),
                 streams: &streams,
             });
-            before.insert(file.name.clone(), bytes);
+            previous_bytes.insert(file.name.clone(), bytes);
         }
-        self.before = before;
+        self.previous_bytes = previous_bytes;
         let limit = ctx.options.transfer.rate.as_ref().map(RateLimit::rate);
-        if self.at_the_limit(now, ctx.meter.totals().moved, limit) {
-            // Whatever the sockets look like, they wait for this.
-            seen.limiter = (seen.streams > 0).then_some(Limiter::RateLimit);
+        if self.is_at_rate_limit(now, ctx.meter.totals().moved, limit) {
+            // Whatever the sockets show, the streams wait for the rate limiter.
+            sample.limiter = (sample.streams > 0).then_some(Limiter::RateLimit);
         }
         write_decisions(ctx, ctx.trace.as_ref());
-        lock(tally).see(seen);
-        seen
+        lock(totals).observe(sample);
+        sample
     }
 }
 
 impl ProgressSampler {
-    /// Whether `limit`, bytes per second, explains the rate since bytes began to move.
-    fn at_the_limit(&mut self, now: Instant, moved: u64, limit: Option<u64>) -> bool {
+    /// Whether `limit`, in bytes per second, explains the rate since the first byte.
+    fn is_at_rate_limit(&mut self, now: Instant, moved: u64, limit: Option<u64>) -> bool {
         let Some(limit) = limit.filter(|_| moved > 0) else {
             return false;
         };
-        let (since, before) = *self.moving.get_or_insert((now, moved));
+        let (since, previous_bytes) = *self.first_movement.get_or_insert((now, moved));
         let allowed = limit as f64 * (now - since).as_secs_f64();
-        allowed > 0.0 && (moved - before) as f64 >= AT_THE_LIMIT * allowed
+        allowed > 0.0 && (moved - previous_bytes) as f64 >= RATE_LIMIT_SHARE * allowed
     }
 }
 
-fn known(limiter: Limiter) -> Option<Limiter> {
+fn known_limiter(limiter: Limiter) -> Option<Limiter> {
     (limiter != Limiter::Unknown).then_some(limiter)
 }
 
-/// They are taken also when nobody wants them: those of files that ended are kept until then.
+/// Writes the tuning decisions to the trace. They are taken even without a trace, because those of
+/// finished files accumulate until then.
 fn write_decisions(ctx: &BatchContext, trace: Option<&TraceFile>) {
-    for decided in ctx.meter.decisions() {
+    for decided in ctx.meter.take_decisions() {
         if let Some(trace) = trace {
             let time = decided.at.saturating_duration_since(ctx.started);
             match &decided.decision {
-                TuningDecision::Buffers(decision) => trace.decided(time, &decided.file, decision),
+                TuningDecision::Buffers(decision) => {
+                    trace.write_buffer_decision(time, &decided.file, decision);
+                }
                 TuningDecision::Streams(decision) => {
-                    trace.streams_decided(time, &decided.file, decision);
+                    trace.write_transfer_decision(time, &decided.file, decision);
                 }
             }
         }
@@ -151,15 +162,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_near_the_one_that_is_allowed_is_limited_by_it() {
+    fn a_rate_near_the_limit_is_attributed_to_the_limit() {
         let begun = Instant::now();
         let after = |ms| begun + Duration::from_millis(ms);
         let mut samples = ProgressSampler::default();
-        // What came at once, before the limit took hold, says nothing.
-        assert!(!samples.at_the_limit(begun, 0, Some(1000)));
-        assert!(!samples.at_the_limit(begun, 900, Some(1000)));
-        assert!(samples.at_the_limit(after(1000), 1850, Some(1000)));
-        assert!(!samples.at_the_limit(after(2000), 2000, Some(1000)));
-        assert!(!samples.at_the_limit(after(2000), 9000, None));
+        // Bytes that were sent before the limit took effect do not count.
+        assert!(!samples.is_at_rate_limit(begun, 0, Some(1000)));
+        assert!(!samples.is_at_rate_limit(begun, 900, Some(1000)));
+        assert!(samples.is_at_rate_limit(after(1000), 1850, Some(1000)));
+        assert!(!samples.is_at_rate_limit(after(2000), 2000, Some(1000)));
+        assert!(!samples.is_at_rate_limit(after(2000), 9000, None));
     }
 }

@@ -1,5 +1,5 @@
-//! From one storage to another by way of this machine, where they cannot move a file between them: what one
-//! brings goes through a bounded pipe to the other.
+//! Copies from storage to storage through this machine, where the storages cannot transfer between
+//! themselves. A bounded pipe connects the fetch to the store.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,10 +15,10 @@ use crate::CopyFailure;
 use crate::storage::contract::Storage;
 use crate::transfer::{TransferAttempt, TransferSpec};
 
-/// Bytes that may be on their way between both.
-const ROOM: usize = 8 << 20;
-/// How long a write or read waits at a time until it looks whether the other end is still there.
-const LOOK: Duration = Duration::from_millis(200);
+/// Capacity of the pipe between fetch and store, bytes.
+const PIPE_CAPACITY: usize = 8 << 20;
+/// Longest wait of a blocked read or write before it checks whether the other side still exists.
+const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A file at a storage.
 pub(super) struct RelayEndpoint<'e> {
@@ -32,7 +32,8 @@ impl<'e> RelayEndpoint<'e> {
     }
 }
 
-/// Fetches and stores at the same time. The report is the storing end's, with the sum of what passed.
+/// Fetches and stores at the same time. The report is that of the storing side and includes the
+/// checksum of the relayed bytes.
 pub(super) async fn copy(
     from: RelayEndpoint<'_>,
     to: RelayEndpoint<'_>,
@@ -40,37 +41,25 @@ pub(super) async fn copy(
     control: &Arc<TransferControl>,
 ) -> Result<TransferAttempt, CopyFailure> {
     let pipe = Arc::new(RelayPipe::new(printable(from.path).to_string()));
-    // The bytes count once, where they are stored.
+    // Bytes count once, where they are stored, so the fetch has a control block of its own.
     let fetching = Arc::new(TransferControl::new());
-    let (mouth, stop) = (
+    let (sink, cancel_guard) = (
         RelaySink(Arc::clone(&pipe)),
         CancelFetchOnDrop(Arc::clone(&fetching)),
     );
-    let fetch_spec = TransferSpec {
-        checksum: None,
-        server_checksum: None,
-        started: Arc::default(),
-        stored_ranges: Arc::default(),
-        // What the source stands by says nothing of what is stored.
-        confirmation: Arc::default(),
-        // One limit, kept where the bytes leave.
-        options: data::options::TransferOptions {
-            rate: None,
-            ..spec.options.clone()
-        },
-        ..spec.clone()
-    };
+    let fetch_spec = fetch_spec(spec);
     let fetch = async {
-        let _tells = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Fetching);
+        let _end_guard = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Fetching);
         let fetched = from
             .storage
-            .fetch(from.path, Arc::new(mouth), &fetch_spec, &fetching)
+            .fetch(from.path, Arc::new(sink), &fetch_spec, &fetching)
             .await;
         match fetched {
-            Ok(_) => pipe.finish(),
-            // The other end may wait for its storage, and not for bytes.
+            Ok(_) => pipe.mark_complete(),
+            // The storing side may be waiting for its storage rather than for bytes, so it is
+            // cancelled explicitly.
             Err(_) => {
-                pipe.end(RelaySide::Fetching);
+                pipe.close_side(RelaySide::Fetching);
                 control.cancel();
             }
         }
@@ -81,30 +70,50 @@ pub(super) async fn copy(
         ..spec.clone()
     };
     let store = async {
-        let _tells = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Storing);
+        let _end_guard = EndSideOnDrop(Arc::clone(&pipe), RelaySide::Storing);
         let source: Arc<dyn Source> = Arc::new(RelaySource(Arc::clone(&pipe)));
         let stored = to.storage.store(source, to.path, &store_spec, control);
         let stored = stored.await;
         if stored.is_err() {
-            pipe.end(RelaySide::Storing);
+            pipe.close_side(RelaySide::Storing);
             fetching.cancel();
         }
         stored
     };
     let (fetched, stored) = tokio::join!(fetch, store);
-    drop(stop);
+    // Both futures have ended, so the guard has nothing left to cancel.
+    drop(cancel_guard);
     match (fetched, stored) {
         (Ok(fetched), Ok(mut stored)) => {
             stored.warnings.extend(fetched.warnings);
             stored.remarks.extend(fetched.remarks);
             Ok(stored)
         }
-        // One end that breaks takes the other with it: the reason is the one that is not the pipe's.
-        (Err(fetching), Err(storing)) => Err(match pipe.first_gone() {
+        // A failure on one side breaks the pipe and makes the other side fail too. The first side
+        // that closed has the real reason.
+        (Err(fetching), Err(storing)) => Err(match pipe.first_closed() {
             Some(RelaySide::Storing) => storing,
             _ => fetching,
         }),
         (Err(failure), _) | (_, Err(failure)) => Err(failure),
+    }
+}
+
+/// The parameters of the fetching side.
+fn fetch_spec(spec: &TransferSpec) -> TransferSpec {
+    TransferSpec {
+        checksum: None,
+        server_checksum: None,
+        started: Arc::default(),
+        stored_ranges: Arc::default(),
+        // The source's confirmation says nothing about what is stored.
+        confirmation: Arc::default(),
+        // The rate limit applies once, where the bytes leave this machine.
+        options: data::options::TransferOptions {
+            rate: None,
+            ..spec.options.clone()
+        },
+        ..spec.clone()
     }
 }
 
@@ -117,23 +126,23 @@ impl Drop for CancelFetchOnDrop {
     }
 }
 
-/// One of the two that use the pipe.
+/// One side of the pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RelaySide {
     Fetching,
     Storing,
 }
 
-/// Tells the other side that this one is gone.
+/// Closes one side of the pipe when it is dropped.
 struct EndSideOnDrop(Arc<RelayPipe>, RelaySide);
 
 impl Drop for EndSideOnDrop {
     fn drop(&mut self) {
-        self.0.end(self.1);
+        self.0.close_side(self.1);
     }
 }
 
-/// Bytes in order, from one thread to another.
+/// A bounded pipe between two threads.
 #[derive(Debug)]
 struct RelayPipe {
     name: String,
@@ -144,13 +153,13 @@ struct RelayPipe {
 #[derive(Debug, Default)]
 struct RelayPipeState {
     bytes: VecDeque<u8>,
-    /// Offset of the next byte that is written, and of the next that is read.
+    /// Offsets of the next byte to write and the next byte to read.
     written: u64,
     read: u64,
-    /// All has been written.
-    whole: bool,
-    /// The side that went first, before all was written.
-    gone: Option<RelaySide>,
+    /// All bytes have been written.
+    is_complete: bool,
+    /// The side that closed first, before all bytes were written.
+    closed_by: Option<RelaySide>,
 }
 
 impl RelayPipe {
@@ -167,35 +176,35 @@ impl RelayPipe {
     }
 
     fn wait<'s>(&self, state: MutexGuard<'s, RelayPipeState>) -> MutexGuard<'s, RelayPipeState> {
-        let waited = self.changed.wait_timeout(state, LOOK);
+        let waited = self.changed.wait_timeout(state, PEER_CHECK_INTERVAL);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn finish(&self) {
-        self.lock().whole = true;
+    fn mark_complete(&self) {
+        self.lock().is_complete = true;
         self.changed.notify_all();
     }
 
-    fn end(&self, side: RelaySide) {
+    fn close_side(&self, side: RelaySide) {
         let mut state = self.lock();
-        if !state.whole {
-            state.gone.get_or_insert(side);
+        if !state.is_complete {
+            state.closed_by.get_or_insert(side);
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    fn first_gone(&self) -> Option<RelaySide> {
-        self.lock().gone
+    fn first_closed(&self) -> Option<RelaySide> {
+        self.lock().closed_by
     }
 }
 
-fn out_of_order(offset: u64, due: u64) -> io::Error {
-    let message = format!("the relay is sequential: offset {offset} came when {due} was due");
+fn out_of_order(offset: u64, expected: u64) -> io::Error {
+    let message = format!("the relay is sequential: got offset {offset}, expected {expected}");
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// Where bytes go in.
+/// The writing end of the pipe.
 #[derive(Debug)]
 struct RelaySink(Arc<RelayPipe>);
 
@@ -210,17 +219,20 @@ impl Sink for RelaySink {
             return Err(out_of_order(offset, state.written));
         }
         while !buf.is_empty() {
-            if state.gone.is_some() {
+            // EPIPE, as for a pipe whose reader is gone (pipe(7)).
+            if state.closed_by.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            let room = ROOM.saturating_sub(state.bytes.len()).min(buf.len());
-            if room == 0 {
+            let free = PIPE_CAPACITY
+                .saturating_sub(state.bytes.len())
+                .min(buf.len());
+            if free == 0 {
                 state = self.0.wait(state);
                 continue;
             }
-            state.bytes.extend(&buf[..room]);
-            state.written += room as u64;
-            buf = &buf[room..];
+            state.bytes.extend(&buf[..free]);
+            state.written += free as u64;
+            buf = &buf[free..];
             self.0.changed.notify_all();
         }
         Ok(())
@@ -235,7 +247,7 @@ impl Sink for RelaySink {
     }
 }
 
-/// Where they come out.
+/// The reading end of the pipe.
 #[derive(Debug)]
 struct RelaySource(Arc<RelayPipe>);
 
@@ -261,10 +273,10 @@ impl Source for RelaySource {
                 self.0.changed.notify_all();
                 return Ok(n);
             }
-            if state.whole {
+            if state.is_complete {
                 return Ok(0);
             }
-            if state.gone.is_some() {
+            if state.closed_by.is_some() {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
             state = self.0.wait(state);

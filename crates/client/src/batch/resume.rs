@@ -1,9 +1,9 @@
-//! Whether what an earlier run left behind may be built upon.
+//! Decides whether a resumed copy may build on what an earlier run left behind.
 //!
-//! A journal must be about the same copy of a source whose size and time have not changed, and what
-//! is there must have the same checksum as the source, where the servers can tell. Anything else
-//! starts over, with a warning: bytes are never appended to a file that may be another one. What of
-//! the file nobody vouches for is looked at block by block ([`super::block_proof`]).
+//! A journal must describe the same copy of a source with unchanged size and time, and the
+//! checksums of the stored bytes must equal the source's where the servers can provide them.
+//! Otherwise the copy starts over with a warning: bytes are never appended to a file that may be a
+//! different one. Bytes that nothing confirms are compared block by block ([`super::block_proof`]).
 
 use std::path::Path;
 
@@ -11,131 +11,136 @@ use proto::checksum::ChecksumAlgorithm;
 use proto::ranges::{ByteRange, RangeSet};
 
 use super::BatchContext;
-use super::block_proof::prove;
-use super::checksums::{ChecksumEndpoint, agree, partial_algorithm, spots_agree};
+use super::block_proof::prove_blocks;
+use super::checksums::{ChecksumEndpoint, common_range_algorithm, range_agrees, range_ends_agree};
 use crate::answers::SourceFacts;
 use crate::journal::{self, CopyIdentity, JournalLocation};
 use crate::storage::contract::AvailableChecksums;
 use crate::verify::Verification;
 use crate::{CopyFailure, VerifyMode};
 
-/// What is there from an earlier run.
+/// What an earlier run left at the destination.
 pub(super) struct PartialLeftover<'a> {
-    /// Of this run's copy.
+    /// Identity of this run's copy.
     pub(super) identity: &'a CopyIdentity,
-    /// Length of the partial file.
+    /// Length of the partial file, bytes.
     pub(super) length: u64,
-    /// Where a journal may be.
+    /// Path of the journal, which may not exist.
     pub(super) journal: Option<&'a Path>,
-    /// For warnings.
-    pub(super) shown: &'a str,
-    /// A checksum of the whole will be compared at the end.
-    pub(super) judged: bool,
+    /// Name for warnings.
+    pub(super) display_name: &'a str,
+    /// A checksum of the whole file will be compared at the end.
+    pub(super) has_checksum: bool,
 }
 
-/// The bytes of the partial file that may be kept: none when in doubt. Errors are those of the
-/// sessions that were asked.
-pub(super) async fn usable(
+/// The bytes of the partial file that may be kept. None in case of doubt. Errors are those of the
+/// sessions that were queried.
+pub(super) async fn usable_ranges(
     ctx: &BatchContext,
     leftover: &PartialLeftover<'_>,
-    ends: &[&AvailableChecksums],
+    checksums: &[&AvailableChecksums],
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<RangeSet, CopyFailure> {
-    let mut claim = match claim(leftover) {
+    let mut claim = match claimed_ranges(leftover) {
         Ok(claim) => claim,
-        Err(doubt) => return Ok(start_over(ctx, leftover, doubt)),
+        Err(reason) => return Ok(warn_starting_over(ctx, leftover, reason)),
     };
     let copied = leftover.identity.copy_length();
-    let whole = copied.is_some_and(|size| claim.safe.contains(0, size));
-    if whole && !leftover.judged {
-        let doubt = "nothing tells whether the server confirmed its end";
-        return Ok(start_over(ctx, leftover, doubt));
+    let is_complete = copied.is_some_and(|size| claim.safe.contains(0, size));
+    // A complete file that was not confirmed looks the same as one that the server refused at the
+    // end.
+    if is_complete && !leftover.has_checksum {
+        let reason = "it is unknown whether the server confirmed the complete file";
+        return Ok(warn_starting_over(ctx, leftover, reason));
     }
-    let algorithm = partial_algorithm(ends);
+    let algorithm = common_range_algorithm(checksums);
     let Some(algorithm) = algorithm else {
-        if claim.safe.is_empty() && claim.unproved.is_empty() {
+        if claim.safe.is_empty() && claim.unsynced.is_empty() {
             return Ok(claim.safe);
         }
         return Ok(without_checksums(ctx, leftover, claim));
     };
-    if claim.told && ctx.options.verify == VerifyMode::None {
-        // Nothing is compared at the end, and the server may have lost power since it told this.
-        claim.unproved = std::mem::take(&mut claim.safe);
+    if claim.from_server && ctx.options.verify == VerifyMode::None {
+        // Nothing is compared at the end, and the server may have lost power since it reported
+        // these bytes.
+        claim.unsynced = std::mem::take(&mut claim.safe);
     }
-    // A file that is longer than the source is no beginning of it.
+    // A file longer than the source cannot be the beginning of it.
     let end = Some(leftover.length).filter(|length| copied.is_none_or(|size| *length <= size));
-    let end = end.filter(|_| !claim.refused);
-    let found = match vouched(&claim, algorithm, source, destination).await {
+    // A checksum of bytes in the server's page cache proves nothing about its disk.
+    let end = end.filter(|_| !claim.server_refused);
+    let kept = match safe_ranges_agree(&claim, algorithm, source, destination).await {
         Ok(true) => {
-            let safe = prove_ranges(claim, algorithm, source, destination).await?;
-            return prove(safe, end.unwrap_or(0), algorithm, source, destination).await;
+            let safe = prove_unsynced_ranges(claim, algorithm, source, destination).await?;
+            return prove_blocks(safe, end.unwrap_or(0), algorithm, source, destination).await;
         }
-        Ok(false) if claim.journalled => RangeSet::new(),
+        Ok(false) if claim.has_journal => RangeSet::new(),
         Ok(false) => {
+            // Without a journal the prefix is only a guess, so every block must prove itself.
             let nothing = RangeSet::new();
-            prove(nothing, end.unwrap_or(0), algorithm, source, destination).await?
+            prove_blocks(nothing, end.unwrap_or(0), algorithm, source, destination).await?
         }
         Err(failure) if failure.transient => return Err(failure),
-        Err(failure) => return Ok(start_over(ctx, leftover, &failure.message)),
+        Err(failure) => return Ok(warn_starting_over(ctx, leftover, &failure.message)),
     };
-    if found.is_empty() {
-        let why = "its checksum differs from the source's";
-        return Ok(start_over(ctx, leftover, why));
+    if kept.is_empty() {
+        let reason = "its checksum differs from the source's";
+        return Ok(warn_starting_over(ctx, leftover, reason));
     }
-    Ok(found)
+    Ok(kept)
 }
 
-/// Whether the checksums of what the claim calls safe are the source's: at the ends of its ranges
-/// where a journal tells them, else of all of it.
-async fn vouched(
+/// Whether the claimed ranges have the source's checksums: at the ends of the ranges if a journal
+/// names them, otherwise over all of them.
+async fn safe_ranges_agree(
     claim: &ClaimedRanges,
     algorithm: ChecksumAlgorithm,
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<bool, CopyFailure> {
-    if claim.journalled {
-        return spots_agree(source, destination, algorithm, &claim.safe).await;
+    if claim.has_journal {
+        return range_ends_agree(source, destination, algorithm, &claim.safe).await;
     }
     let range = ByteRange {
         start: 0,
         end: claim.safe.end(),
     };
-    agree(source, destination, algorithm, range).await
+    range_agrees(source, destination, algorithm, range).await
 }
 
-/// The bytes that may be kept where the server has no checksums.
+/// The bytes that may be kept if the server has no checksums.
 fn without_checksums(
     ctx: &BatchContext,
     leftover: &PartialLeftover<'_>,
     claim: ClaimedRanges,
 ) -> RangeSet {
-    let doubt = if claim.lost {
-        "the server was lost while it stored it, and without checksums nothing tells what it kept"
+    let reason = if claim.server_lost {
+        "the connection was lost while the server stored it, and the server has no checksums"
     } else if claim.safe.is_empty() {
-        "this machine was restarted before any of it was forced to disk"
-    } else if !claim.journalled || leftover.identity.modified.is_none() {
-        "nothing tells whether it is of this file"
+        "this machine was restarted before any of it was written to disk"
+    } else if !claim.has_journal || leftover.identity.modified.is_none() {
+        "nothing shows that it belongs to this file"
     } else {
         ctx.warn(format!(
             "{}: resumed by size and time alone, because the server cannot checksum",
-            leftover.shown
+            leftover.display_name
         ));
         return claim.safe;
     };
-    start_over(ctx, leftover, doubt)
+    warn_starting_over(ctx, leftover, reason)
 }
 
-/// Tries the ranges that a power cut may have taken: each is kept if its checksum is right.
-async fn prove_ranges(
+/// Checks the ranges that a power cut may have taken. Each is kept if its checksum is right.
+async fn prove_unsynced_ranges(
     claim: ClaimedRanges,
     algorithm: ChecksumAlgorithm,
     source: &mut ChecksumEndpoint<'_>,
     destination: &mut ChecksumEndpoint<'_>,
 ) -> Result<RangeSet, CopyFailure> {
     let mut safe = claim.safe;
-    for range in claim.unproved.iter() {
-        match agree(source, destination, algorithm, range).await {
+    for range in claim.unsynced.iter() {
+        match range_agrees(source, destination, algorithm, range).await {
             Ok(true) => {
                 safe.insert(range.start, range.end);
             }
@@ -146,22 +151,22 @@ async fn prove_ranges(
     Ok(safe)
 }
 
-/// The bytes that are there, as the partial file and its journal have it.
+/// The ranges that are at the destination according to the partial file and its journal.
 #[derive(Debug, PartialEq, Eq)]
 struct ClaimedRanges {
     safe: RangeSet,
-    /// Handed to the kernel before this machine was booted, and not forced to disk.
-    unproved: RangeSet,
-    /// A server told it.
-    told: bool,
-    /// The server was lost while it stored.
-    lost: bool,
-    /// The server refused what it had stored: its memory shows what its disk may not hold.
-    refused: bool,
-    journalled: bool,
+    /// Handed to the kernel before the last boot of this machine, and not synced.
+    unsynced: RangeSet,
+    /// The ranges were reported by a server.
+    from_server: bool,
+    /// The connection to the server was lost while it stored.
+    server_lost: bool,
+    /// The server refused to store bytes. Its page cache may show what its disk does not hold.
+    server_refused: bool,
+    has_journal: bool,
 }
 
-fn claim(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> {
+fn claimed_ranges(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> {
     let prefix = |length| {
         let mut set = RangeSet::new();
         set.insert(0, length);
@@ -169,87 +174,89 @@ fn claim(leftover: &PartialLeftover<'_>) -> Result<ClaimedRanges, &'static str> 
     };
     let size = leftover.identity.copy_length().unwrap_or(u64::MAX);
     match leftover.journal.and_then(journal::load) {
-        Some(found) if !found.copy.same_copy(leftover.identity) => {
+        Some(loaded) if !loaded.identity.same_copy(leftover.identity) => {
             Err("the source changed since, or another part was copied")
         }
-        Some(found) => {
-            // In order, the file's length says it all: it may be ahead of the last marker.
-            let handed = if found.copy.in_order {
+        Some(loaded) => {
+            // With bytes in order, the file's length counts, which may be ahead of the last marker.
+            let safe_now = if loaded.identity.in_order {
                 prefix(leftover.length)
             } else {
-                found.state.safe
+                loaded.ranges.safe
             };
-            let (safe, unproved) = if found.rebooted {
-                let synced = found.state.synced;
-                let rest = without(&handed, &synced, leftover.length.min(size));
-                (synced, rest)
+            let (safe, unproved_ranges) = if loaded.rebooted {
+                let synced = loaded.ranges.synced;
+                // After a reboot the page cache is gone: only synced bytes are known to exist.
+                let unsynced = subtract(&safe_now, &synced, leftover.length.min(size));
+                (synced, unsynced)
             } else {
-                (handed, RangeSet::new())
+                (safe_now, RangeSet::new())
             };
             if safe.end() > leftover.length || safe.end() > size {
                 return Err("it does not fit its journal");
             }
             Ok(ClaimedRanges {
                 safe,
-                unproved,
-                told: found.place == JournalLocation::Server,
-                lost: found.lost,
-                refused: found.refused,
-                journalled: true,
+                unsynced: unproved_ranges,
+                from_server: loaded.location == JournalLocation::Server,
+                server_lost: loaded.server_lost,
+                server_refused: loaded.server_refused,
+                has_journal: true,
             })
         }
         None if leftover.length > size => Err("it is longer than the source"),
         None => Ok(ClaimedRanges {
             safe: prefix(leftover.length),
-            unproved: RangeSet::new(),
-            told: false,
-            lost: false,
-            refused: false,
-            journalled: false,
+            unsynced: RangeSet::new(),
+            from_server: false,
+            server_lost: false,
+            server_refused: false,
+            has_journal: false,
         }),
     }
 }
 
-/// The bytes below `end` that are in `set` and not in `less`.
-fn without(set: &RangeSet, less: &RangeSet, end: u64) -> RangeSet {
-    let mut rest = RangeSet::new();
+/// The bytes below `end` that are in `set` and not in `excluded`.
+fn subtract(set: &RangeSet, excluded: &RangeSet, end: u64) -> RangeSet {
+    let mut difference = RangeSet::new();
     for range in set.iter() {
-        rest.extend(&less.gaps(range.start, range.end.min(end)));
+        difference.extend(&excluded.gaps(range.start, range.end.min(end)));
     }
-    rest
+    difference
 }
 
-/// A destination that has its final name and the source's size, with `--resume`: a run that was killed
-/// after the rename, or a copy made before. It is compared, not moved again.
+/// With `--resume`: a destination that has its final name and the source's size, from a run that
+/// was killed after the rename or from an earlier copy. It is compared, not moved again.
 pub(super) struct ExistingDestination {
-    /// Size of what is copied, time of the source.
+    /// Size of the copied part and time of the source.
     pub(super) wanted: SourceFacts,
-    /// Of the destination.
-    pub(super) there: SourceFacts,
-    /// Length of the part that is copied; `None`: the whole source.
+    /// Facts of the destination.
+    pub(super) existing: SourceFacts,
+    /// Length of the copied part. `None`: the whole source.
     pub(super) part: Option<u64>,
 }
 
 impl ExistingDestination {
-    /// Name of the comparison when both are the same: checksums where they are to be had, else size and
-    /// time. `None` when they differ or nothing tells.
+    /// Returns the name of the comparison if both are the same: by checksum if possible, otherwise
+    /// by size and time. `None` if they differ or cannot be compared.
     pub(super) async fn compare(
         &self,
         check: Verification,
         source: &mut ChecksumEndpoint<'_>,
         destination: &mut ChecksumEndpoint<'_>,
     ) -> Result<Option<String>, CopyFailure> {
-        if self.wanted.size.is_none() || self.wanted.size != self.there.size {
+        if self.wanted.size.is_none() || self.wanted.size != self.existing.size {
             return Ok(None);
         }
         let Some(algorithm) = check.algorithm() else {
             let known = self.wanted.modified.is_some();
-            let same = known && self.wanted.modified == self.there.modified;
+            // Without checksums, equal times are the only evidence that both are the same file.
+            let same = known && self.wanted.modified == self.existing.modified;
             return Ok(same.then(|| check.size_label(true)));
         };
         let (source, copy) = tokio::join!(
-            source.total(algorithm, self.part),
-            destination.total(algorithm, None)
+            source.whole_checksum(algorithm, self.part),
+            destination.whole_checksum(algorithm, None)
         );
         match (source, copy) {
             (Ok(source), Ok(copy)) => {
@@ -262,14 +269,21 @@ impl ExistingDestination {
     }
 }
 
-/// Whether `safe` is the whole of a partial file of this length, so that bytes that are appended
-/// in order keep its length meaningful.
-pub(super) fn is_all(safe: &RangeSet, length: Option<u64>) -> bool {
+/// Whether `safe` is exactly the whole partial file of this length, so that after appending in
+/// order the length still shows which bytes are there.
+pub(super) fn is_whole_file(safe: &RangeSet, length: Option<u64>) -> bool {
     safe.range_count() == 1 && Some(safe.prefix_len()) == length
 }
 
-fn start_over(ctx: &BatchContext, leftover: &PartialLeftover<'_>, why: &str) -> RangeSet {
-    ctx.warn(format!("{}: starting over: {why}", leftover.shown));
+fn warn_starting_over(
+    ctx: &BatchContext,
+    leftover: &PartialLeftover<'_>,
+    reason: &str,
+) -> RangeSet {
+    ctx.warn(format!(
+        "{}: starting over: {reason}",
+        leftover.display_name
+    ));
     RangeSet::new()
 }
 
@@ -290,25 +304,25 @@ mod tests {
     }
 
     fn claimed(
-        written: Option<(CopyIdentity, (u64, u64))>,
+        journal_content: Option<(CopyIdentity, (u64, u64))>,
         length: u64,
     ) -> Result<ClaimedRanges, &'static str> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        if let Some((copy, (start, end))) = written {
+        if let Some((copy, (start, end))) = journal_content {
             let mut safe = RangeSet::new();
             safe.insert(start, end);
-            Journal::fresh(path.clone(), copy, JournalLocation::Here)
+            Journal::start_new(path.clone(), copy, JournalLocation::ThisMachine)
                 .unwrap()
                 .write(&StoredRanges::safe_only(safe))
                 .unwrap();
         }
-        claim(&PartialLeftover {
+        claimed_ranges(&PartialLeftover {
             identity: &identity(false),
             length,
             journal: Some(&path),
-            shown: "x",
-            judged: true,
+            display_name: "x",
+            has_checksum: true,
         })
     }
 
@@ -317,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn journal_of_the_same_copy_counts() {
+    fn a_journal_of_the_same_copy_is_used() {
         assert_eq!(
             safe(claimed(Some((identity(false), (10, 20))), 30)),
             "10-20"
@@ -327,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_sources_do_not() {
+    fn a_journal_of_a_changed_source_is_not_used() {
         for change in [
             |i: &mut CopyIdentity| i.size = Some(101),
             |i: &mut CopyIdentity| i.modified = Some(6),
@@ -341,90 +355,94 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_used() {
+    fn a_partial_file_that_does_not_fit_its_journal_is_not_used() {
         assert!(claimed(Some((identity(false), (0, 20))), 10).is_err());
         assert!(claimed(Some((identity(true), (0, 20))), 101).is_err());
         assert!(claimed(None, 101).is_err());
     }
 
-    /// The claim of a journal that another boot of this machine wrote.
+    /// The claim of a journal that was written before the last boot.
     fn claimed_after_a_reboot(in_order: bool, length: u64) -> Result<ClaimedRanges, &'static str> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let mut state = StoredRanges::default();
         state.safe.insert(0, 60);
         state.synced.insert(0, 20);
-        Journal::fresh(path.clone(), identity(in_order), JournalLocation::Here)
-            .unwrap()
-            .write(&state)
-            .unwrap();
-        journal::of_another_boot(&path);
-        claim(&PartialLeftover {
+        Journal::start_new(
+            path.clone(),
+            identity(in_order),
+            JournalLocation::ThisMachine,
+        )
+        .unwrap()
+        .write(&state)
+        .unwrap();
+        journal::set_other_boot(&path);
+        claimed_ranges(&PartialLeftover {
             identity: &identity(in_order),
             length,
             journal: Some(&path),
-            shown: "x",
-            judged: true,
+            display_name: "x",
+            has_checksum: true,
         })
     }
 
     #[test]
-    fn after_a_reboot_only_synced_bytes_count_and_the_rest_is_to_be_proved() {
-        let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unproved.to_string());
+    fn after_a_reboot_only_synced_bytes_are_safe() {
+        let ranges = |claim: &ClaimedRanges| (claim.safe.to_string(), claim.unsynced.to_string());
         let claim = claimed_after_a_reboot(false, 90).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-60".to_owned()));
-        // What the disk has no place for any more needs no proof.
+        // Bytes beyond the end of the file need no proof.
         let claim = claimed_after_a_reboot(false, 30).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-30".to_owned()));
-        // In order, the length is a claim only.
+        // In order, the length is only a claim.
         let claim = claimed_after_a_reboot(true, 90).unwrap();
         assert_eq!(ranges(&claim), ("0-20".to_owned(), "20-90".to_owned()));
-        // Synced bytes that are not there: it is another file.
+        // Synced bytes are missing, so it is a different file.
         assert!(claimed_after_a_reboot(false, 10).is_err());
     }
 
     #[test]
-    fn what_is_longer_than_the_part_is_no_part() {
+    fn a_partial_file_longer_than_the_part_is_not_used() {
         let part = CopyIdentity {
             part: Some((10, 20)),
             ..identity(false)
         };
         for (length, fits) in [(20, true), (21, false)] {
-            let claim = claim(&PartialLeftover {
+            let claim = claimed_ranges(&PartialLeftover {
                 identity: &part,
                 length,
                 journal: None,
-                shown: "x",
-                judged: true,
+                display_name: "x",
+                has_checksum: true,
             });
             assert_eq!(claim.is_ok(), fits);
         }
     }
 
     #[test]
-    fn without_journal_the_prefix_is_only_a_claim() {
+    fn without_a_journal_the_whole_partial_file_is_claimed() {
         let claim = claimed(None, 30).unwrap();
-        assert!(!claim.journalled);
+        assert!(!claim.has_journal);
         assert_eq!(claim.safe.to_string(), "0-30");
     }
 
     #[test]
-    fn what_a_server_refused_is_not_proved_by_its_memory() {
+    fn a_refusal_is_recorded_even_without_safe_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
-        // Even if nothing was safe.
+        // Holds even if nothing was safe.
         let mut journal =
-            Journal::fresh(path.clone(), identity(false), JournalLocation::Server).unwrap();
+            Journal::start_new(path.clone(), identity(false), JournalLocation::Server).unwrap();
         journal.mark_server_refused();
         journal.retract_to(&StoredRanges::default()).unwrap();
-        let claim = claim(&PartialLeftover {
+        let claim = claimed_ranges(&PartialLeftover {
             identity: &identity(false),
             length: 30,
             journal: Some(&path),
-            shown: "x",
-            judged: true,
+            display_name: "x",
+            has_checksum: true,
         });
         let claim = claim.unwrap();
-        assert!(claim.refused && claim.journalled && claim.safe.is_empty());
+        assert!(claim.server_refused && claim.has_journal && claim.safe.is_empty());
     }
 }

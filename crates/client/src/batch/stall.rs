@@ -1,66 +1,68 @@
-//! A copy between two servers in MODE S: neither says anything before its end, so the length of
-//! the file in the making is asked for over a session of its own, and judged here.
+//! Stall detection for third-party copies in MODE S. Neither server reports progress before the
+//! end, so a separate session asks for the length of the file, and this module judges it.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks, at most.
+/// Longest interval between two queries.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// What the length of the file in the making told so far.
+/// What the file's length has shown so far.
 pub(super) struct StallDetector {
-    /// Length of the whole file.
-    expected: Option<u64>,
-    /// Standing still for so long is a stall.
+    /// Length of the complete file.
+    full_length: Option<u64>,
+    /// No growth for this long is a stall.
     limit: Duration,
-    /// The last length, and since when.
-    last: Option<(u64, Instant)>,
-    grown: bool,
+    /// The last length and the time since when it is unchanged.
+    last_length: Option<(u64, Instant)>,
+    has_grown: bool,
 }
 
-/// What a length means.
+/// Meaning of an observed length.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GrowthSign {
-    /// So much is there now.
-    Moved(u64),
-    /// It stands still, for too long.
+    /// The file has this length now.
+    Grown(u64),
+    /// The file has stopped at this length for too long.
     Stalled(u64),
-    /// Nothing new.
-    Nothing,
+    /// The length shows nothing new.
+    Inconclusive,
 }
 
 impl StallDetector {
-    pub(super) fn new(expected: Option<u64>, limit: Duration) -> Self {
+    pub(super) fn new(full_length: Option<u64>, limit: Duration) -> Self {
         Self {
-            expected,
+            full_length,
             limit,
-            last: None,
-            grown: false,
+            last_length: None,
+            has_grown: false,
         }
     }
 
-    /// How long to wait before the next look.
-    pub(super) fn period(&self) -> Duration {
+    /// Interval until the next query.
+    pub(super) fn poll_interval(&self) -> Duration {
+        // Several queries within the limit, so that one late reply does not look like a stall.
         (self.limit / 4).clamp(Duration::from_millis(50), PERIOD)
     }
 
-    /// Judges a length. One that never grew says nothing (a server may write elsewhere first), nor
-    /// does the whole length (it may be given at once, and the end of a transfer takes its time).
-    pub(super) fn look(&mut self, length: u64, now: Instant) -> GrowthSign {
-        if self.expected.is_some_and(|all| length >= all) {
-            self.grown = false;
-            return GrowthSign::Nothing;
+    /// Judges a length. A length that never grew proves nothing, because a server may write
+    /// elsewhere first. Nor does the full length, because a server may allocate it at once, and
+    /// finishing a transfer takes time.
+    pub(super) fn observe(&mut self, length: u64, now: Instant) -> GrowthSign {
+        if self.full_length.is_some_and(|all| length >= all) {
+            self.has_grown = false;
+            return GrowthSign::Inconclusive;
         }
-        match self.last {
-            Some((last, since)) if last == length => {
-                if self.grown && now.saturating_duration_since(since) >= self.limit {
+        match self.last_length {
+            Some((last_length, since)) if last_length == length => {
+                if self.has_grown && now.saturating_duration_since(since) >= self.limit {
                     return GrowthSign::Stalled(length);
                 }
-                GrowthSign::Nothing
+                GrowthSign::Inconclusive
             }
             before => {
-                self.grown |= before.is_some_and(|(last, _)| length > last);
-                self.last = Some((length, now));
-                GrowthSign::Moved(length)
+                self.has_grown |= before.is_some_and(|(last_length, _)| length > last_length);
+                self.last_length = Some((length, now));
+                GrowthSign::Grown(length)
             }
         }
     }
@@ -70,39 +72,39 @@ impl StallDetector {
 mod tests {
     use super::*;
 
-    /// Signs of lengths that were seen 10 s apart, with a limit of 30 s and 100 bytes to come.
+    /// Signs for lengths observed 10 s apart, with a limit of 30 s and a file of 100 bytes.
     fn signs(lengths: &[u64]) -> Vec<GrowthSign> {
         let mut growth = StallDetector::new(Some(100), Duration::from_secs(30));
         let mut now = Instant::now();
         let look = |length: &u64| {
             now += Duration::from_secs(10);
-            growth.look(*length, now)
+            growth.observe(*length, now)
         };
         lengths.iter().map(look).collect()
     }
 
     #[test]
     fn a_file_that_grew_and_stopped_has_stalled() {
-        let seen = signs(&[5, 9, 9, 9, 9]);
-        let [first, second, rest @ ..] = seen.as_slice() else {
-            panic!("{seen:?}")
+        let signs = signs(&[5, 9, 9, 9, 9]);
+        let [first, second, rest @ ..] = signs.as_slice() else {
+            panic!("{signs:?}")
         };
         assert_eq!(
             (first, second),
-            (&GrowthSign::Moved(5), &GrowthSign::Moved(9))
+            (&GrowthSign::Grown(5), &GrowthSign::Grown(9))
         );
         assert_eq!(
             rest,
             [
-                GrowthSign::Nothing,
-                GrowthSign::Nothing,
+                GrowthSign::Inconclusive,
+                GrowthSign::Inconclusive,
                 GrowthSign::Stalled(9)
             ]
         );
     }
 
     #[test]
-    fn lengths_that_mean_nothing_are_no_stall() {
+    fn inconclusive_lengths_are_not_a_stall() {
         for lengths in [
             [0, 0, 0, 0, 0, 0],
             [50, 5, 5, 5, 5, 5],
@@ -110,9 +112,9 @@ mod tests {
             [5, 9, 100, 100, 100, 100],
             [5, 9, 9, 9, 10, 10],
         ] {
-            let seen = signs(&lengths);
+            let signs = signs(&lengths);
             let stalled = |sign: &GrowthSign| matches!(sign, GrowthSign::Stalled(_));
-            assert!(!seen.iter().any(stalled), "{lengths:?}: {seen:?}");
+            assert!(!signs.iter().any(stalled), "{lengths:?}: {signs:?}");
         }
     }
 }

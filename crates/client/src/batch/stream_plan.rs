@@ -1,4 +1,4 @@
-//! What an attempt is asked for: the part of the source, the streams, the settings.
+//! Parameters of an attempt: the part of the source, the streams, the settings.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::{CopyFailure, CopyOptions, Exit, ModeChoice, Parallelism};
 /// The bytes of the source that are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CopyRange {
-    /// Offset and length; `None`: all of it.
+    /// Offset and length. `None`: the whole source.
     pub(super) part: Option<(u64, u64)>,
-    /// Bytes to copy, if known.
+    /// Number of bytes to copy, if known.
     pub(super) size: Option<u64>,
 }
 
@@ -30,12 +30,13 @@ impl CopyRange {
         self.part.map_or(0, |(offset, _)| offset)
     }
 
-    /// `--offset` and `--length` applied to a source; beyond its end is an error.
-    pub(super) fn of(
+    /// Applies `--offset` and `--length` to a source. A range beyond the end of the source is an
+    /// error.
+    pub(super) fn from_options(
         offset: Option<u64>,
         length: Option<u64>,
         facts: SourceFacts,
-        shown: &str,
+        display_name: &str,
     ) -> Result<Self, CopyFailure> {
         if offset.is_none() && length.is_none() {
             return Ok(Self {
@@ -46,19 +47,19 @@ impl CopyRange {
         let usage = |message| Err(CopyFailure::new(Exit::Usage, message));
         let Some(size) = facts.size else {
             return usage(format!(
-                "{shown}: a part needs the size of the source, which is not known"
+                "{display_name}: a part requires the size of the source, which is unknown"
             ));
         };
         let offset = offset.unwrap_or(0);
         if offset > size {
             return usage(format!(
-                "{shown}: offset {offset} is beyond the end, the file has {size} bytes"
+                "{display_name}: offset {offset} is beyond the end, the file has {size} bytes"
             ));
         }
         let length = length.unwrap_or(size - offset);
         if length > size - offset {
             return usage(format!(
-                "{shown}: {length} bytes from offset {offset} go beyond the end, the file has \
+                "{display_name}: {length} bytes from offset {offset} go beyond the end, the file has \
                  {size} bytes"
             ));
         }
@@ -69,28 +70,28 @@ impl CopyRange {
     }
 }
 
-/// Offset and length of a part as CKSM has them.
-pub(super) fn extent(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
+/// Offset and length of a part, in the form of CKSM's arguments.
+pub(super) fn offset_and_length(part: Option<(u64, u64)>) -> (u64, Option<u64>) {
     part.map_or((0, None), |(offset, length)| (offset, Some(length)))
 }
 
-/// Files from this size on are worth being adapted to the path while they move.
-const LARGE: u64 = 16 << 20;
-/// Files from this size on are worth being cut into chunks, where the sender cannot be looked at.
-const WORTH_CHUNKS: u64 = 64 << 20;
-/// On shorter paths one stream does, whatever the sender.
-const PROBED_FROM: Duration = Duration::from_millis(5);
+/// Smaller files end before an adaptation to the path would pay off.
+const ADAPT_FROM: u64 = 16 << 20;
+/// Size from which a file is cut into chunks, where the sender's TCP_INFO is not available.
+const CHUNK_FROM: u64 = 64 << 20;
+/// On paths with a shorter round trip, one stream is enough for any sender.
+const MIN_PROBED_RTT: Duration = Duration::from_millis(5);
 
-/// What the number of streams depends on.
+/// Abilities of both ends on which the number of streams depends.
 #[derive(Debug, Clone, Copy)]
 struct EndpointAbilities {
-    /// All have extended block mode.
+    /// Both ends support extended block mode.
     parallel: bool,
-    /// The sender changes the number of its streams by itself.
-    adapts: bool,
-    /// Chunks can be asked for, and stored at their place.
+    /// The sender adapts the number of its streams.
+    adapts_streams: bool,
+    /// The source sends ranges, and the destination stores them at their offset.
     takes_chunks: bool,
-    /// All is within one machine, where nothing is lost and no window is too small.
+    /// Both ends are on one machine, where no segments are lost and windows do not limit.
     on_this_machine: bool,
     rtt: Duration,
 }
@@ -99,122 +100,134 @@ impl EndpointAbilities {
     fn of(from: Capabilities, to: Capabilities) -> Self {
         Self {
             parallel: from.parallel && to.parallel,
-            adapts: from.adapts_streams,
+            adapts_streams: from.adapts_streams,
             takes_chunks: from.ranges && to.partial_writes,
-            on_this_machine: from.is_here && to.is_here,
+            on_this_machine: from.is_local && to.is_local,
+            // For a third-party copy the path between the servers is unknown; the longer one is a
+            // guess.
             rtt: from.rtt.max(to.rtt),
         }
     }
 }
 
-/// How many streams, and in which order they bring the bytes: the same in all attempts.
+/// Number of streams and order of the bytes. The same in all attempts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StreamPlan {
-    /// Streams to begin with.
+    /// Streams at the start.
     pub(super) streams: u32,
-    /// Never more at a time.
-    most: u32,
-    /// It will be MODE S, so that bytes are stored strictly in order.
+    /// Most streams at a time.
+    max_streams: u32,
+    /// MODE S is used, so bytes are stored strictly in order.
     pub(super) in_order: bool,
     /// How the file is cut into chunks.
     chunks: Option<Chunking>,
 }
 
 impl StreamPlan {
-    /// For a transfer of `size` bytes, if that is known; a sequential end (`pipe`) takes one stream.
-    pub(super) fn of(
+    /// For a transfer of `size` bytes, if known. A sequential end (`sequential`) allows one stream only.
+    pub(super) fn for_transfer(
         ctx: &BatchContext,
         size: Option<u64>,
-        pipe: bool,
+        sequential: bool,
         (from, to): (&dyn Storage, &dyn Storage),
     ) -> Self {
         let options = &ctx.options;
         let (source, destination) = (from.capabilities(), to.capabilities());
-        let ends = EndpointAbilities::of(source, destination);
+        let abilities = EndpointAbilities::of(source, destination);
         let fixed = |n: u32| Self {
             streams: n,
-            most: n,
+            max_streams: n,
             ..Self::default()
         };
-        let lanes = match options.parallelism {
-            _ if pipe || options.mode == ModeChoice::Stream => fixed(1),
+        let plan = match options.parallelism {
+            // MODE S has one data connection (RFC 959 section 3.4.1).
+            _ if sequential || options.mode == ModeChoice::Stream => fixed(1),
             Parallelism::Fixed(n) => fixed(n.max(1)),
-            Parallelism::Auto => Self::auto(options, size, ends),
-            Parallelism::Chunked(mode) => Self::chunked(options, mode, ends),
+            Parallelism::Auto => Self::auto(options, size, abilities),
+            Parallelism::Chunked(mode) => Self::chunked(options, mode, abilities),
         };
-        if let (Parallelism::Chunked(_), None, false) = (options.parallelism, lanes.chunks, pipe) {
-            ctx.warn(one_piece(options, (from, to)));
+        // Warned once per batch: the same end lacks the ability for every file.
+        if let (Parallelism::Chunked(_), None, false) =
+            (options.parallelism, plan.chunks, sequential)
+        {
+            ctx.warn(chunking_unavailable_warning(options, (from, to)));
         }
-        let impossible = !source.any_order || !destination.any_order;
+        let in_order_only = !source.stores_any_order || !destination.stores_any_order;
         Self {
             in_order: match options.mode {
                 ModeChoice::Stream => true,
                 ModeChoice::Extended => false,
-                ModeChoice::Auto => lanes.most == 1 || impossible,
+                // One stream gains nothing from MODE E, and MODE S stores in order, which makes
+                // resuming exact.
+                ModeChoice::Auto => plan.max_streams == 1 || in_order_only,
             },
-            ..lanes
+            ..plan
         }
     }
 
-    /// For a copy of `size` bytes from an open file to an open file: its streams are threads.
-    pub(super) fn within(options: &CopyOptions, size: Option<u64>, sequential: bool) -> Self {
+    /// For a copy of `size` bytes between two open files. Streams are threads here.
+    pub(super) fn for_local_copy(
+        options: &CopyOptions,
+        size: Option<u64>,
+        sequential: bool,
+    ) -> Self {
         let threads = match options.parallelism {
             _ if sequential || options.mode == ModeChoice::Stream => 1,
             Parallelism::Fixed(n) => n.max(1),
-            Parallelism::Auto | Parallelism::Chunked(_) => local_copy::threads(size),
+            Parallelism::Auto | Parallelism::Chunked(_) => local_copy::default_threads(size),
         };
         Self {
             streams: threads,
-            most: threads,
+            max_streams: threads,
             in_order: threads == 1,
             chunks: None,
         }
     }
 
-    /// The number that experience says, to begin with. Whoever sends goes on from there; where that
-    /// is somebody else's server, chunks tell what streams are worth.
-    fn auto(options: &CopyOptions, size: Option<u64>, ends: EndpointAbilities) -> Self {
-        let one = Self {
+    /// Starts with the number of streams from the prior. An adapting sender continues from there.
+    /// If the sender is another program's server, chunks measure how many streams pay off.
+    fn auto(options: &CopyOptions, size: Option<u64>, abilities: EndpointAbilities) -> Self {
+        let single = Self {
             streams: 1,
-            most: 1,
+            max_streams: 1,
             ..Self::default()
         };
-        if !ends.parallel {
-            return one;
+        if !abilities.parallel {
+            return single;
         }
-        let (rtt, most) = (ends.rtt, options.max_streams.max(1));
-        // A sender of ours makes blocks smaller where there are more streams than blocks; of another
-        // one a small file has nothing but MODE E's round trips.
-        let block = if ends.adapts {
+        let (rtt, max_streams) = (abilities.rtt, options.max_streams.max(1));
+        // A longhaul sender uses smaller blocks when there are more streams than blocks. Another
+        // sender does not, and for a small file MODE E would only add round trips.
+        let block = if abilities.adapts_streams {
             0
         } else {
             options.transfer.block
         };
-        let streams = initial::prior_from_rtt(rtt, size, block, most)
+        let streams = initial::prior_from_rtt(rtt, size, block, max_streams)
             .streams
             .unwrap_or(1);
-        let large = size.is_none_or(|size| size >= LARGE);
-        if ends.adapts {
-            let grows = streams > 1 || (large && !ends.on_this_machine);
+        let large = size.is_none_or(|size| size >= ADAPT_FROM);
+        if abilities.adapts_streams {
+            let may_grow = streams > 1 || (large && !abilities.on_this_machine);
             return Self {
                 streams,
-                most: if grows { most } else { 1 },
-                ..one
+                max_streams: if may_grow { max_streams } else { 1 },
+                ..single
             };
         }
-        let probes = most > 1
-            && rtt >= PROBED_FROM
-            && size.is_some_and(|size| size >= WORTH_CHUNKS)
-            && ends.takes_chunks;
+        let probes = max_streams > 1
+            && rtt >= MIN_PROBED_RTT
+            && size.is_some_and(|size| size >= CHUNK_FROM)
+            && abilities.takes_chunks;
         Self {
             streams,
-            most: if probes { most } else { streams },
+            max_streams: if probes { max_streams } else { streams },
             chunks: probes.then_some(Chunking::Probe),
-            ..one
+            ..single
         }
     }
 
-    fn chunked(options: &CopyOptions, mode: ChunkTuningMode, ends: EndpointAbilities) -> Self {
+    fn chunked(options: &CopyOptions, mode: ChunkTuningMode, abilities: EndpointAbilities) -> Self {
         let parameters = ChunkParameters {
             max_streams: options.autopar.max_streams.min(options.max_streams).max(1),
             ..options.autopar
@@ -222,53 +235,57 @@ impl StreamPlan {
         let streams = parameters.initial_streams.clamp(1, parameters.max_streams);
         Self {
             streams,
-            most: parameters.max_streams.max(2),
+            // At least 2, because a plan with one stream selects MODE S and chunks need MODE E.
+            max_streams: parameters.max_streams.max(2),
             in_order: false,
-            chunks: ends
+            chunks: abilities
                 .takes_chunks
                 .then_some(Chunking::Mode(mode, parameters)),
         }
     }
 }
 
-/// What the user is told when a mode of 2008 was asked for and cannot be had.
-fn one_piece(options: &CopyOptions, (from, to): (&dyn Storage, &dyn Storage)) -> String {
+/// Warning when a chunk tuning mode was requested and is not possible.
+fn chunking_unavailable_warning(
+    options: &CopyOptions,
+    (from, to): (&dyn Storage, &dyn Storage),
+) -> String {
     if options.mode == ModeChoice::Stream {
-        return "--mode s has one stream: -p is of no use with it".to_owned();
+        return "--mode s uses one stream: -p has no effect".to_owned();
     }
-    let asked = (!from.capabilities().ranges).then(|| from.name());
-    let stored = (!to.capabilities().partial_writes).then(|| to.name());
-    let names: Vec<&str> = asked.into_iter().chain(stored).collect();
+    let source_lacks = (!from.capabilities().ranges).then(|| from.name());
+    let destination_lacks = (!to.capabilities().partial_writes).then(|| to.name());
+    let names: Vec<&str> = source_lacks.into_iter().chain(destination_lacks).collect();
     format!(
-        "{}: parts of a file cannot be asked for and stored at their place (ERET, ESTO), so that the \
-         number of streams stays what it is at first",
+        "{}: ranges of a file cannot be fetched and stored at an offset (ERET, ESTO), so the \
+         initial number of streams is kept",
         names.join(", ")
     )
 }
 
-/// The settings of one attempt; sums are for the caller to add.
-pub(super) fn spec(
+/// Parameters of one attempt. The caller adds the checksums.
+pub(super) fn new_transfer_spec(
     ctx: &BatchContext,
-    span: CopyRange,
-    have: &RangeSet,
-    lanes: StreamPlan,
+    range: CopyRange,
+    completed: &RangeSet,
+    plan: StreamPlan,
 ) -> TransferSpec {
     let options = &ctx.options;
     let mut transfer = options.transfer.clone();
-    // The modes of 2008 are about TCP as the system runs it.
+    // The modes of 2008 were published for the system's own congestion control.
     if let (CongestionChoice::Auto, Parallelism::Chunked(_)) =
         (&transfer.congestion, options.parallelism)
     {
         transfer.congestion = CongestionChoice::System;
     }
     TransferSpec {
-        size: span.size,
-        part: span.part,
+        size: range.size,
+        part: range.part,
         destination_offset: None,
-        chunks: lanes.chunks,
-        completed_ranges: have.clone(),
-        streams: lanes.streams,
-        max_streams: lanes.most,
+        chunks: plan.chunks,
+        completed_ranges: completed.clone(),
+        streams: plan.streams,
+        max_streams: plan.max_streams,
         adapt: options.parallelism == Parallelism::Auto,
         prior: tune::Prior::default(),
         mode: options.mode,
@@ -287,40 +304,40 @@ mod tests {
     use super::*;
     use crate::batch::tests::options;
 
-    /// A path of 50 ms to a server like ours.
+    /// A path of 50 ms to a longhaul server.
     const OURS: EndpointAbilities = EndpointAbilities {
         parallel: true,
-        adapts: true,
+        adapts_streams: true,
         takes_chunks: true,
         on_this_machine: false,
         rtt: Duration::from_millis(50),
     };
 
-    fn auto(size: u64, ends: EndpointAbilities) -> StreamPlan {
-        StreamPlan::auto(&options(), Some(size), ends)
+    fn auto(size: u64, abilities: EndpointAbilities) -> StreamPlan {
+        StreamPlan::auto(&options(), Some(size), abilities)
     }
 
     #[test]
-    fn a_sender_that_adapts_goes_on_from_what_experience_says() {
-        let lanes = auto(1 << 30, OURS);
-        assert_eq!((lanes.streams, lanes.most, lanes.chunks), (4, 64, None));
-        // One stream to begin with, and others when the path asks for them.
+    fn an_adapting_sender_starts_with_the_prior_and_may_add_streams() {
+        let plan = auto(1 << 30, OURS);
+        assert_eq!((plan.streams, plan.max_streams, plan.chunks), (4, 64, None));
+        // One stream at the start, more when the path needs them.
         let short = EndpointAbilities {
             rtt: Duration::from_millis(1),
             ..OURS
         };
-        let lanes = auto(1 << 30, short);
-        assert_eq!((lanes.streams, lanes.most), (1, 64));
-        assert_eq!(StreamPlan::auto(&options(), None, short).most, 64);
+        let plan = auto(1 << 30, short);
+        assert_eq!((plan.streams, plan.max_streams), (1, 64));
+        assert_eq!(StreamPlan::auto(&options(), None, short).max_streams, 64);
     }
 
     #[test]
-    fn what_is_over_at_once_has_one_stream() {
+    fn small_files_local_copies_and_servers_without_mode_e_use_one_stream() {
         let short = EndpointAbilities {
             rtt: Duration::from_millis(1),
             ..OURS
         };
-        let here = EndpointAbilities {
+        let local = EndpointAbilities {
             on_this_machine: true,
             ..short
         };
@@ -328,27 +345,27 @@ mod tests {
             parallel: false,
             ..OURS
         };
-        for lanes in [
-            auto(LARGE - 1, short),
+        for plan in [
+            auto(ADAPT_FROM - 1, short),
             auto(100_000, OURS),
-            auto(1 << 40, here),
+            auto(1 << 40, local),
             auto(1 << 40, plain),
         ] {
-            assert_eq!((lanes.streams, lanes.chunks), (1, None));
+            assert_eq!((plan.streams, plan.chunks), (1, None));
         }
-        assert_eq!(auto(1 << 40, here).most, 1);
-        assert_eq!(auto(1 << 40, plain).most, 1);
+        assert_eq!(auto(1 << 40, local).max_streams, 1);
+        assert_eq!(auto(1 << 40, plain).max_streams, 1);
     }
 
     #[test]
-    fn chunks_tell_where_the_sender_cannot_be_looked_at() {
+    fn large_files_of_other_servers_are_probed_in_chunks() {
         let foreign = EndpointAbilities {
-            adapts: false,
+            adapts_streams: false,
             ..OURS
         };
-        let lanes = auto(WORTH_CHUNKS, foreign);
-        assert_eq!((lanes.streams, lanes.most), (4, 64));
-        assert_eq!(lanes.chunks, Some(Chunking::Probe));
+        let plan = auto(CHUNK_FROM, foreign);
+        assert_eq!((plan.streams, plan.max_streams), (4, 64));
+        assert_eq!(plan.chunks, Some(Chunking::Probe));
         let short = EndpointAbilities {
             rtt: Duration::from_millis(4),
             ..foreign
@@ -357,26 +374,26 @@ mod tests {
             takes_chunks: false,
             ..foreign
         };
-        for (size, ends, streams) in [
-            (WORTH_CHUNKS - 1, foreign, 4),
+        for (size, abilities, streams) in [
+            (CHUNK_FROM - 1, foreign, 4),
             (1 << 40, short, 1),
             (1 << 40, whole, 4),
         ] {
-            let lanes = auto(size, ends);
-            let got = (lanes.streams, lanes.most, lanes.chunks);
+            let plan = auto(size, abilities);
+            let got = (plan.streams, plan.max_streams, plan.chunks);
             assert_eq!(got, (streams, streams, None));
         }
     }
 
     #[test]
-    fn threads_that_share_a_file_do_not_store_it_in_order() {
-        let lanes = |parallelism, mode, sequential| {
+    fn copies_by_several_threads_are_not_stored_in_order() {
+        let plan = |parallelism, mode, sequential| {
             let options = CopyOptions {
                 parallelism,
                 mode,
                 ..options()
             };
-            StreamPlan::within(&options, Some(1 << 30), sequential)
+            StreamPlan::for_local_copy(&options, Some(1 << 30), sequential)
         };
         for parallelism in [
             Parallelism::Auto,
@@ -384,39 +401,42 @@ mod tests {
             Parallelism::Fixed(3),
             Parallelism::Chunked(ChunkTuningMode::Mi),
         ] {
-            let many = lanes(parallelism, ModeChoice::Auto, false);
+            let many = plan(parallelism, ModeChoice::Auto, false);
             assert_eq!(many.in_order, many.streams == 1, "{many:?}");
-            for one in [
-                lanes(parallelism, ModeChoice::Stream, false),
-                lanes(parallelism, ModeChoice::Extended, true),
+            for single in [
+                plan(parallelism, ModeChoice::Stream, false),
+                plan(parallelism, ModeChoice::Extended, true),
             ] {
-                assert_eq!((one.streams, one.in_order), (1, true));
+                assert_eq!((single.streams, single.in_order), (1, true));
             }
         }
-        assert_eq!(StreamPlan::within(&options(), Some(1), false).streams, 1);
         assert_eq!(
-            lanes(Parallelism::Fixed(3), ModeChoice::Auto, false).streams,
+            StreamPlan::for_local_copy(&options(), Some(1), false).streams,
+            1
+        );
+        assert_eq!(
+            plan(Parallelism::Fixed(3), ModeChoice::Auto, false).streams,
             3
         );
     }
 
     #[test]
-    fn never_more_than_the_user_allows() {
+    fn max_streams_bounds_every_policy() {
         let options = CopyOptions {
             max_streams: 2,
             ..options()
         };
-        let lanes = StreamPlan::auto(&options, Some(1 << 40), OURS);
-        assert_eq!((lanes.streams, lanes.most), (2, 2));
-        let lanes = StreamPlan::chunked(&options, ChunkTuningMode::Mi, OURS);
-        let Some(Chunking::Mode(ChunkTuningMode::Mi, parameters)) = lanes.chunks else {
-            unreachable!("{lanes:?}");
+        let plan = StreamPlan::auto(&options, Some(1 << 40), OURS);
+        assert_eq!((plan.streams, plan.max_streams), (2, 2));
+        let plan = StreamPlan::chunked(&options, ChunkTuningMode::Mi, OURS);
+        let Some(Chunking::Mode(ChunkTuningMode::Mi, parameters)) = plan.chunks else {
+            unreachable!("{plan:?}");
         };
         assert_eq!(parameters.max_streams, 2);
     }
 
     #[test]
-    fn the_modes_need_servers_that_take_chunks() {
+    fn chunk_modes_need_servers_that_support_ranges() {
         let whole = EndpointAbilities {
             takes_chunks: false,
             ..OURS
@@ -427,33 +447,33 @@ mod tests {
         );
     }
 
-    fn span(offset: Option<u64>, length: Option<u64>) -> Result<CopyRange, CopyFailure> {
+    fn range(offset: Option<u64>, length: Option<u64>) -> Result<CopyRange, CopyFailure> {
         let facts = SourceFacts {
             size: Some(100),
             modified: None,
         };
-        CopyRange::of(offset, length, facts, "f")
+        CopyRange::from_options(offset, length, facts, "f")
     }
 
     #[test]
-    fn parts_inside_the_file() {
-        let whole = span(None, None).unwrap();
+    fn parts_inside_the_file_are_accepted() {
+        let whole = range(None, None).unwrap();
         assert_eq!(
             (whole.part, whole.size, whole.origin()),
             (None, Some(100), 0)
         );
-        assert_eq!(span(Some(40), None).unwrap().part, Some((40, 60)));
-        assert_eq!(span(None, Some(7)).unwrap().part, Some((0, 7)));
-        assert_eq!(span(Some(100), None).unwrap().size, Some(0));
+        assert_eq!(range(Some(40), None).unwrap().part, Some((40, 60)));
+        assert_eq!(range(None, Some(7)).unwrap().part, Some((0, 7)));
+        assert_eq!(range(Some(100), None).unwrap().size, Some(0));
     }
 
     #[test]
-    fn beyond_the_end_is_refused() {
+    fn parts_beyond_the_end_are_refused() {
         for (offset, length) in [(Some(101), None), (Some(90), Some(11)), (None, Some(101))] {
-            assert_eq!(span(offset, length).unwrap_err().exit, Exit::Usage);
+            assert_eq!(range(offset, length).unwrap_err().exit, Exit::Usage);
         }
-        assert!(span(Some(u64::MAX), Some(u64::MAX)).is_err());
-        let unknown = CopyRange::of(Some(0), None, SourceFacts::default(), "f");
+        assert!(range(Some(u64::MAX), Some(u64::MAX)).is_err());
+        let unknown = CopyRange::from_options(Some(0), None, SourceFacts::default(), "f");
         assert!(unknown.unwrap_err().message.contains("size"));
     }
 }

@@ -8,7 +8,7 @@ use crate::{ModeChoice, Parallelism, VerifyMode};
 use data::options::TransferOptions;
 use proto::sizing::SocketBuffers;
 
-/// What `longhaul cp` is told when nothing is said.
+/// The options of `longhaul cp` without any flag.
 pub(crate) fn options() -> CopyOptions {
     CopyOptions {
         recursive: false,
@@ -29,11 +29,11 @@ pub(crate) fn options() -> CopyOptions {
         retries: 0,
         trace: None,
         sync_policy: data::store::durability::SyncPolicy::default(),
-        links: crate::SymlinkPolicy::default(),
+        symlinks: crate::SymlinkPolicy::default(),
         keep_existing: false,
         wait: false,
         concurrency: 4,
-        foreign_data: false,
+        allow_foreign_data: false,
         data_ports: None,
     }
 }
@@ -54,7 +54,7 @@ async fn run_copy(sources: &[&str], destination: &str, options: &CopyOptions) ->
 }
 
 #[tokio::test]
-async fn requests_without_sense() {
+async fn invalid_requests_are_usage_errors() {
     for (sources, destination) in [
         (&["-", "a"][..], "d/"),
         (&["-"], "-"),
@@ -69,7 +69,7 @@ async fn requests_without_sense() {
 }
 
 #[tokio::test]
-async fn a_trace_does_not_replace_what_is_copied() {
+async fn the_trace_file_may_not_be_a_source() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("f");
     std::fs::write(&from, "kept").unwrap();
@@ -84,7 +84,7 @@ async fn a_trace_does_not_replace_what_is_copied() {
 }
 
 #[tokio::test]
-async fn local_copies_are_verified_and_keep_their_time() {
+async fn local_copies_are_verified_and_keep_the_modification_time() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("a b");
     let to = dir.path().join("c");
@@ -103,7 +103,7 @@ async fn local_copies_are_verified_and_keep_their_time() {
 }
 
 #[tokio::test]
-async fn parts_and_their_bounds() {
+async fn parts_are_copied_and_checked_against_the_size() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("a");
     std::fs::write(&from, b"0123456789").unwrap();
@@ -121,7 +121,7 @@ async fn parts_and_their_bounds() {
 }
 
 #[tokio::test]
-async fn mixed_results_are_partial() {
+async fn a_mix_of_success_and_failure_exits_with_partial() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("a").display().to_string();
     std::fs::write(&from, b"x").unwrap();
@@ -135,19 +135,19 @@ async fn mixed_results_are_partial() {
 }
 
 #[tokio::test]
-async fn side_work_ends_with_a_failed_main() {
+async fn the_side_task_is_dropped_when_the_main_task_fails() {
     let failed = async { Err::<(), _>(CopyFailure::new(Exit::Local, "x")) };
     let endless = std::future::pending::<()>();
-    assert!(alongside(failed, endless).await.is_err());
+    assert!(run_with_side_task(failed, endless).await.is_err());
     let late = async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         2
     };
-    assert_eq!(alongside(async { Ok(1) }, late).await, Ok((1, 2)));
+    assert_eq!(run_with_side_task(async { Ok(1) }, late).await, Ok((1, 2)));
 }
 
 #[tokio::test]
-async fn what_a_server_has_is_kept_whatever_the_server_calls_it() {
+async fn keep_existing_keeps_remote_entries_of_any_type() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("f");
     std::fs::write(&from, "hello").unwrap();
@@ -170,7 +170,7 @@ async fn what_a_server_has_is_kept_whatever_the_server_calls_it() {
     fake.finish().await;
 }
 
-/// A put of five bytes to `/g` in MODE E, up to the transfer's last word.
+/// A put of five bytes to `/g` in MODE E, up to its final reply.
 fn extended_put(word: &'static str) -> Vec<ScriptedAction> {
     [
         command_and_reply("MODE E", "200 ok"),
@@ -193,7 +193,7 @@ fn extended_put(word: &'static str) -> Vec<ScriptedAction> {
 }
 
 #[tokio::test]
-async fn a_refusal_takes_back_what_markers_called_stored() {
+async fn a_refused_upload_is_sent_again_in_spite_of_its_markers() {
     const GRIDFTP: &str = "211-x\n PARALLEL\n SIZE\n REST STREAM\n211 End.";
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("f");
@@ -213,7 +213,7 @@ async fn a_refusal_takes_back_what_markers_called_stored() {
         look.concat(),
         extended_put("451 Local error"),
     ];
-    // No REST, and STOR although all was marked.
+    // No REST, and a complete STOR although all bytes were marked.
     let second = [
         login_script_with_feat(GRIDFTP),
         extended_put("226 ok"),

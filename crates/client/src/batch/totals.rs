@@ -1,4 +1,4 @@
-//! The sums of a batch and the outcome class that follows from them.
+//! Totals of a batch, and the exit class that follows from them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::measurement::{MeasurementSource, TransferMeasurement};
 use crate::why::BatchEvidence;
 use crate::{CopyFailure, CopySummary, Exit};
 
-/// What has happened so far.
+/// Totals so far.
 #[derive(Debug, Default)]
 pub(super) struct BatchTotals {
     files: u64,
@@ -20,49 +20,50 @@ pub(super) struct BatchTotals {
     streams_max: u64,
     buffer_max: u64,
     memory_max: u64,
-    /// Who was to size buffers.
-    wanted: SocketBuffers,
-    /// Who did: `None` before the first transfer that ended well, `Some(None)` when they differ.
-    sized: Option<Option<&'static str>>,
-    /// `None` before the first file, `Some(None)` when they differ.
+    /// The requested buffer policy.
+    requested_buffers: SocketBuffers,
+    /// The policy in use. `None` before the first successful transfer, `Some(None)` when transfers
+    /// differ.
+    buffer_policy: Option<Option<&'static str>>,
+    /// `None` before the first file, `Some(None)` when files differ.
     verified: Option<Option<String>>,
-    /// Class of the failures, `PartialFile` when they differ.
+    /// Class of the failures. `Partial` when they differ.
     class: Option<Exit>,
     first_failure: Option<CopyFailure>,
-    account: BatchEvidence,
-    /// Limit of all transfers together, bytes per second.
+    evidence: BatchEvidence,
+    /// Rate limit of all transfers together, bytes per second.
     rate: Option<u64>,
 }
 
-/// What was seen at one moment of all files in flight.
+/// One sample over all files in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct BatchSample {
-    /// Streams open.
+    /// Open streams.
     pub(super) streams: u64,
     /// Largest buffer in its stream's direction, bytes.
     pub(super) buffer: u64,
-    /// Memory that the streams' sockets held, bytes.
+    /// Memory held by the streams' sockets, bytes.
     pub(super) memory: u64,
-    /// What limits the file that has the most streams.
+    /// Limiter of the file that has the most streams.
     pub(super) limiter: Option<Limiter>,
 }
 
 impl BatchTotals {
-    /// Nothing happened yet; buffers are `wanted` to be sized so.
-    pub(super) fn new(wanted: SocketBuffers) -> Self {
+    /// Empty totals, with the requested buffer policy.
+    pub(super) fn new(requested: SocketBuffers) -> Self {
         Self {
-            wanted,
+            requested_buffers: requested,
             ..Self::default()
         }
     }
 
-    /// All transfers together are limited to `rate` bytes per second.
-    pub(super) fn limit(&mut self, rate: Option<u64>) {
+    /// Sets the rate limit of all transfers together, bytes per second.
+    pub(super) fn set_rate_limit(&mut self, rate: Option<u64>) {
         self.rate = rate;
     }
 
-    /// A file is in place.
-    pub(super) fn done(
+    /// A file is complete and in place.
+    pub(super) fn file_done(
         &mut self,
         bytes: u64,
         verified: &str,
@@ -75,58 +76,60 @@ impl BatchTotals {
             Some(label) => label.filter(|label| label == verified),
         });
         let Some(measured) = measured else { return };
-        let elapsed = match measured.seen {
-            MeasurementSource::Here(evidence) => {
-                self.account.add(&evidence);
+        let elapsed = match measured.source {
+            MeasurementSource::ThisEnd(evidence) => {
+                self.evidence.add_transfer(&evidence);
                 evidence.elapsed
             }
-            MeasurementSource::Between(between) => {
-                self.account.add_between(&between);
-                between.elapsed
+            MeasurementSource::ThirdParty(stats) => {
+                self.evidence.add_third_party(&stats);
+                stats.elapsed
             }
         };
-        self.account.note(measured.remarks, elapsed);
-        self.sized = Some(match self.sized {
-            None => Some(measured.buffers),
-            Some(name) => name.filter(|name| *name == measured.buffers),
+        self.evidence.add_remarks(measured.remarks, elapsed);
+        self.buffer_policy = Some(match self.buffer_policy {
+            None => Some(measured.buffer_policy),
+            Some(name) => name.filter(|name| *name == measured.buffer_policy),
         });
     }
 
-    /// A file was left alone.
-    pub(super) fn skip(&mut self) {
+    /// A source was skipped.
+    pub(super) fn file_skipped(&mut self) {
         self.skipped += 1;
     }
 
-    /// Counts a file whose destination was left alone.
-    pub(super) fn keep(&mut self) {
+    /// An existing destination was left alone.
+    pub(super) fn file_kept(&mut self) {
         self.skipped += 1;
         self.kept += 1;
     }
 
-    /// Bytes of a file that failed later.
-    pub(super) fn moved(&mut self, bytes: u64) {
+    /// Adds the bytes that were moved for a file that failed.
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
-    /// A file failed for good.
-    pub(super) fn fail(&mut self, failure: &CopyFailure) {
+    /// A file failed permanently.
+    pub(super) fn file_failed(&mut self, failure: &CopyFailure) {
         self.failed += 1;
         self.class = Some(match self.class {
             None => failure.exit,
             Some(class) if class == failure.exit => class,
+            // Different failures have no common class.
             Some(_) => Exit::Partial,
         });
         self.first_failure.get_or_insert_with(|| failure.clone());
     }
 
-    /// What was seen while files moved.
-    pub(super) fn see(&mut self, seen: BatchSample) {
-        self.streams_max = self.streams_max.max(seen.streams);
-        self.buffer_max = self.buffer_max.max(seen.buffer);
-        self.memory_max = self.memory_max.max(seen.memory);
+    /// Takes a sample of the files in flight.
+    pub(super) fn observe(&mut self, sample: BatchSample) {
+        self.streams_max = self.streams_max.max(sample.streams);
+        self.buffer_max = self.buffer_max.max(sample.buffer);
+        self.memory_max = self.memory_max.max(sample.memory);
     }
 
-    /// Everything failed alike: that class; some did: partial.
+    /// Exit class: `Partial` if some files succeeded or the failures differ, otherwise the class of
+    /// the failures.
     fn exit(&self) -> Exit {
         match self.class {
             None => Exit::Done,
@@ -135,26 +138,38 @@ impl BatchTotals {
         }
     }
 
-    /// The share of the limit that one transfer had on an average of `elapsed`, when several shared it.
-    fn rate_of_one(&self, elapsed: Duration) -> Option<u64> {
-        let shared = self.account.evidence.elapsed.max(elapsed).as_nanos().max(1);
-        let of_one = u128::from(self.rate?) * elapsed.as_nanos() / shared;
-        u64::try_from(of_one).ok()
+    /// Average share of the rate limit that one transfer had if several ran at the same time, bytes
+    /// per second.
+    fn rate_per_transfer(&self, elapsed: Duration) -> Option<u64> {
+        // Transfers that ran at the same time shared the limit: their times add up to more than
+        // `elapsed`.
+        let shared = self
+            .evidence
+            .own_evidence
+            .elapsed
+            .max(elapsed)
+            .as_nanos()
+            .max(1);
+        let per_transfer = u128::from(self.rate?) * elapsed.as_nanos() / shared;
+        u64::try_from(per_transfer).ok()
     }
 
-    /// The end, `elapsed` after the beginning.
+    /// The summary of a batch that took `elapsed`.
     pub(super) fn summary(&self, elapsed: Duration) -> CopySummary {
         let seconds = elapsed.as_secs_f64();
-        let evidence = &self.account.evidence;
+        let evidence = &self.evidence.own_evidence;
+        // An empty batch may take no measurable time.
         let goodput_bps = self.bytes as f64 * 8.0 / seconds.max(1e-9);
-        let finding = self.account.finding(self.rate_of_one(elapsed));
+        let finding = self
+            .evidence
+            .limiter_finding(self.rate_per_transfer(elapsed));
         CopySummary {
             bytes: self.bytes,
             seconds,
             goodput_bps,
             streams_max: self.streams_max.max(evidence.peak_streams),
-            buffer: match self.sized {
-                None => self.wanted.name(),
+            buffer: match self.buffer_policy {
+                None => self.requested_buffers.name(),
                 Some(name) => name.unwrap_or("mixed"),
             },
             buffer_bytes_max: self.buffer_max.max(evidence.buffer_bytes),
@@ -166,7 +181,7 @@ impl BatchTotals {
                 Some(Some(label)) => label.clone(),
             },
             limited_by: finding.name().to_owned(),
-            why: self.account.line(goodput_bps, finding),
+            why: self.evidence.why_line(goodput_bps, finding),
             files: self.files,
             failed: self.failed,
             skipped: self.skipped,
@@ -184,61 +199,61 @@ mod tests {
 
     use super::*;
 
-    fn tally(done: &[&str], failed: &[Exit]) -> CopySummary {
-        let mut tally = BatchTotals::default();
-        for label in done {
-            tally.done(10, label, None);
+    fn totals(labels: &[&str], exits: &[Exit]) -> CopySummary {
+        let mut totals = BatchTotals::default();
+        for label in labels {
+            totals.file_done(10, label, None);
         }
-        for exit in failed {
-            tally.fail(&CopyFailure::new(*exit, "x"));
+        for exit in exits {
+            totals.file_failed(&CopyFailure::new(*exit, "x"));
         }
-        tally.summary(Duration::from_secs(1))
+        totals.summary(Duration::from_secs(1))
     }
 
     #[test]
-    fn classes() {
-        assert_eq!(tally(&["md5"], &[]).exit, Exit::Done);
-        assert_eq!(tally(&["md5"], &[Exit::NotFound]).exit, Exit::Partial);
-        assert_eq!(tally(&[], &[Exit::NotFound]).exit, Exit::NotFound);
+    fn the_exit_class_is_that_of_the_failures_or_partial() {
+        assert_eq!(totals(&["md5"], &[]).exit, Exit::Done);
+        assert_eq!(totals(&["md5"], &[Exit::NotFound]).exit, Exit::Partial);
+        assert_eq!(totals(&[], &[Exit::NotFound]).exit, Exit::NotFound);
         let alike = [Exit::Refused, Exit::Refused];
-        assert_eq!(tally(&[], &alike).exit, Exit::Refused);
+        assert_eq!(totals(&[], &alike).exit, Exit::Refused);
         let mixed = [Exit::Refused, Exit::Local];
-        assert_eq!(tally(&[], &mixed).exit, Exit::Partial);
+        assert_eq!(totals(&[], &mixed).exit, Exit::Partial);
     }
 
     #[test]
-    fn labels() {
-        assert_eq!(tally(&[], &[]).verified, "none");
-        assert_eq!(tally(&["md5", "md5"], &[]).verified, "md5");
-        assert_eq!(tally(&["md5", "size", "size"], &[]).verified, "mixed");
+    fn the_verification_label_is_mixed_when_files_differ() {
+        assert_eq!(totals(&[], &[]).verified, "none");
+        assert_eq!(totals(&["md5", "md5"], &[]).verified, "md5");
+        assert_eq!(totals(&["md5", "size", "size"], &[]).verified, "mixed");
     }
 
     #[test]
-    fn a_limit_that_several_files_share_is_what_limits_them() {
-        let mut tally = BatchTotals::default();
-        tally.limit(Some(4_000));
+    fn a_rate_limit_shared_by_several_files_is_their_limiter() {
+        let mut totals = BatchTotals::default();
+        totals.set_rate_limit(Some(4_000));
         for _ in 0..4 {
-            let seen = MeasurementSource::Here(Box::new(Evidence {
+            let sample = MeasurementSource::ThisEnd(Box::new(Evidence {
                 bytes: 10_000,
                 elapsed: Duration::from_secs(10),
                 ..Evidence::for_role(Role::Receiver)
             }));
             let measured = TransferMeasurement {
-                seen,
-                buffers: "auto",
+                source: sample,
+                buffer_policy: "auto",
                 remarks: Vec::new(),
             };
-            tally.done(10_000, "md5", Some(measured));
+            totals.file_done(10_000, "md5", Some(measured));
         }
-        let limited_by = |seconds| tally.summary(Duration::from_secs(seconds)).limited_by;
+        let limited_by = |seconds| totals.summary(Duration::from_secs(seconds)).limited_by;
         assert_eq!(limited_by(10), "rate limit");
-        // One after the other, each had all of it and did not use it.
+        // One after the other, each transfer had the full limit and did not use it.
         assert_ne!(limited_by(40), "rate limit");
     }
 
     #[test]
-    fn sums() {
-        let summary = tally(&["md5", "md5"], &[Exit::Local]);
+    fn totals_add_up_files_failures_and_bytes() {
+        let summary = totals(&["md5", "md5"], &[Exit::Local]);
         assert_eq!((summary.files, summary.failed, summary.bytes), (2, 1, 20));
         assert_eq!(summary.goodput_bps, 160.0);
         assert_eq!(summary.first_failure.unwrap().exit, Exit::Local);

@@ -1,10 +1,10 @@
-//! The restart journal: which bytes of an unfinished copy are safe, kept beside the partial file.
+//! The restart journal: which bytes of an unfinished copy are safe. Kept beside the partial file.
 //!
-//! A text file of lines `CRC32C SP JSON LF`. The first line says what is copied, each further line
-//! is the whole state at that moment; the last intact line counts. A range is called safe only after
-//! its bytes were handed to the file system, so a killed process never leaves a journal that claims
-//! too much; it is called synced only after they were forced to disk, so a power cut does not,
-//! either. The first line names the boot of this machine that safe bytes depend on.
+//! A text file of lines `CRC32C SP JSON LF`. The first line identifies the copy. Each further line
+//! holds the complete state at one moment; the last intact line counts. A range is called safe only
+//! after its bytes were handed to the file system, so the journal of a killed process never claims
+//! too much. A range is called synced only after its bytes were forced to disk, so the same holds
+//! after a power cut. The first line names the boot of this machine that the safe ranges depend on.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -21,46 +21,46 @@ use proto::ranges::RangeSet;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::partial::{NEXT, directory_of};
+use crate::partial::{JOURNAL_TEMP_SUFFIX, directory_of};
 
-/// A journal is written at most this often...
+/// Shortest interval between two writes of a journal, see [`MAX_UNRECORDED_BYTES`].
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
-/// ...unless this many bytes became safe since.
-const STEP: u64 = 64 << 20;
-/// An append-only journal longer than this is written anew, bytes.
+/// A journal is written sooner if this many bytes became safe since the last write.
+const MAX_UNRECORDED_BYTES: u64 = 64 << 20;
+/// Length from which an append-only journal is rewritten, bytes.
 const COMPACT_AT: u64 = 1 << 20;
-/// No journal longer than this is read, bytes.
+/// Longest journal that is read, bytes.
 const MAX_LENGTH: u64 = 16 << 20;
-/// Format of the file.
+/// Version of the file format.
 const VERSION: u32 = 2;
-/// Changes with every boot of the machine.
+/// Holds an ID that changes with every boot (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Identity of a copy. A journal is of use only to the same copy of the same source.
+/// Identity of a copy. A journal is valid only for the same copy of the same source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopyIdentity {
-    /// Source URL without password.
+    /// Source URL without the password.
     pub(crate) source: String,
-    /// Destination URL without password.
+    /// Destination URL without the password.
     pub(crate) destination: String,
-    /// Source's size, bytes.
+    /// Size of the source, bytes.
     pub(crate) size: Option<u64>,
-    /// Source's modification time, seconds since 1970.
+    /// Modification time of the source, seconds since 1970.
     pub(crate) modified: Option<i64>,
-    /// Offset and length of the part that is copied, bytes.
+    /// Offset and length of the copied part, bytes.
     pub(crate) part: Option<(u64, u64)>,
-    /// The bytes are stored strictly in order (MODE S), so that the size of the partial file tells
-    /// what is there.
+    /// The bytes are stored strictly in order (MODE S), so the size of the partial file shows which
+    /// bytes are there.
     pub(crate) in_order: bool,
 }
 
 impl CopyIdentity {
-    /// Bytes that are copied, if that is known.
+    /// Number of bytes to copy, if known.
     pub(crate) fn copy_length(&self) -> Option<u64> {
         self.part.map(|(_, length)| length).or(self.size)
     }
 
-    /// Whether both are the same copy of the same source, however it is moved.
+    /// Whether both are the same copy of the same source, whatever the order of the bytes.
     pub(crate) fn same_copy(&self, other: &Self) -> bool {
         let any_order = |copy: &Self| Self {
             in_order: false,
@@ -70,26 +70,26 @@ impl CopyIdentity {
     }
 }
 
-/// Where the bytes are that a journal tells of.
+/// Where the bytes of a journal are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalLocation {
-    /// On this machine: what its kernel was handed is there until the next boot.
-    Here,
-    /// On a server, whose word counts.
+    /// On this machine. Bytes handed to the kernel exist until the next boot.
+    ThisMachine,
+    /// On a server, which reports what it has stored.
     Server,
 }
 
-/// The bytes of a copy that are at its destination.
+/// The ranges of a copy that are stored at its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct StoredRanges {
     /// Handed to the file system here, or acknowledged by the server.
     pub(crate) safe: RangeSet,
-    /// Of that, forced to the disk of this machine.
+    /// The part of the safe ranges that is forced to the disk of this machine.
     pub(crate) synced: RangeSet,
 }
 
 impl StoredRanges {
-    /// Of a server: the ranges that it acknowledged.
+    /// Safe ranges of which none are known to be synced.
     pub(crate) fn safe_only(safe: RangeSet) -> Self {
         Self {
             safe,
@@ -102,7 +102,7 @@ impl StoredRanges {
 struct JournalHeader {
     version: u32,
     copy: CopyIdentity,
-    /// Of [`JournalLocation::Here`]: the boot; empty when it is unknown.
+    /// For local destinations the boot ID, empty if unknown. Absent for servers.
     boot: Option<String>,
 }
 
@@ -120,30 +120,31 @@ struct JournalRecord {
 /// The content of a journal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LoadedJournal {
-    /// The copy that it is of.
-    pub(crate) copy: CopyIdentity,
-    /// How far.
-    pub(crate) state: StoredRanges,
-    /// Where the bytes are.
-    pub(crate) place: JournalLocation,
-    /// This machine may have lost since what it had not forced to disk: it was booted.
+    /// The copy that the journal belongs to.
+    pub(crate) identity: CopyIdentity,
+    /// The last recorded ranges.
+    pub(crate) ranges: StoredRanges,
+    /// Where the bytes are stored.
+    pub(crate) location: JournalLocation,
+    /// This machine was booted since, so bytes that were not synced may be lost.
     pub(crate) rebooted: bool,
-    /// The server was lost while it stored: it may have lost power.
-    pub(crate) lost: bool,
-    /// The server refused something that it had stored: see [`Journal::mark_server_refused`].
-    pub(crate) refused: bool,
+    /// The connection to the server was lost while it stored. The server may have lost power.
+    pub(crate) server_lost: bool,
+    /// The server refused to store bytes: see [`Journal::mark_server_refused`].
+    pub(crate) server_refused: bool,
 }
 
-/// This boot of this machine.
-fn boot() -> Option<String> {
+/// ID of the current boot of this machine.
+fn boot_id() -> Option<String> {
     let id = fs::read_to_string(BOOT_ID).ok()?;
     let id = id.trim();
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// Reads the journal at `path`. `None` when there is no journal or no intact line in it.
+/// Reads the journal at `path`. `None` if there is no journal or it has no intact line.
 pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
     let mut text = Vec::new();
+    // NOFOLLOW and NONBLOCK: whoever can write to the directory could place a link or a FIFO here.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
@@ -151,21 +152,24 @@ pub(crate) fn load(path: &Path) -> Option<LoadedJournal> {
         .open(path)
         .ok()?;
     file.metadata().ok().filter(fs::Metadata::is_file)?;
+    // Bounded: the file may have been replaced by anything.
     file.take(MAX_LENGTH).read_to_end(&mut text).ok()?;
-    read(&text, boot().as_deref())
+    parse_journal(&text, boot_id().as_deref())
 }
 
-fn read(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
-    // What follows the last line feed is a line that was being written.
-    let whole = &text[..text.iter().rposition(|b| *b == b'\n')?];
-    let mut lines = whole.split(|b| *b == b'\n');
-    let header: JournalHeader = open(lines.next()?)?;
+fn parse_journal(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
+    // Bytes after the last line feed are an incomplete line.
+    let complete_lines = &text[..text.iter().rposition(|b| *b == b'\n')?];
+    let mut lines = complete_lines.split(|b| *b == b'\n');
+    let header: JournalHeader = parse_line(lines.next()?)?;
+    // An unknown format is treated like a missing journal.
     if header.version != VERSION {
         return None;
     }
-    let (mut state, mut lost, mut refused) = (StoredRanges::default(), false, false);
+    let (mut state, mut server_lost, mut server_refused) = (StoredRanges::default(), false, false);
     for line in lines {
-        let Some(record) = open::<JournalRecord>(line) else {
+        // Lines after a damaged one are not trusted, although they may be intact.
+        let Some(record) = parse_line::<JournalRecord>(line) else {
             break;
         };
         let (safe, synced) = (parse_ranges(&record.safe), parse_ranges(&record.synced));
@@ -173,18 +177,20 @@ fn read(text: &[u8], boot: Option<&str>) -> Option<LoadedJournal> {
             break;
         };
         state = StoredRanges { safe, synced };
-        (lost, refused) = (record.lost, record.refused);
+        (server_lost, server_refused) = (record.lost, record.refused);
     }
     Some(LoadedJournal {
-        copy: header.copy,
-        state,
-        place: header
+        identity: header.copy,
+        ranges: state,
+        location: header
             .boot
             .as_ref()
-            .map_or(JournalLocation::Server, |_| JournalLocation::Here),
-        rebooted: header.boot.is_some_and(|then| boot != Some(&then)),
-        lost,
-        refused,
+            .map_or(JournalLocation::Server, |_| JournalLocation::ThisMachine),
+        rebooted: header
+            .boot
+            .is_some_and(|journal_boot| boot != Some(&journal_boot)),
+        server_lost,
+        server_refused,
     })
 }
 
@@ -195,104 +201,105 @@ fn parse_ranges(text: &str) -> Option<RangeSet> {
     RangeSet::parse(text).ok()
 }
 
-/// The value of a line whose sum is right.
-fn open<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
-    let (sum, payload) = line.split_at_checked(8)?;
+/// The value of a line whose checksum is right.
+fn parse_line<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
+    let (checksum, payload) = line.split_at_checked(8)?;
     let payload = payload.strip_prefix(b" ")?;
-    (crc(payload).as_bytes() == sum).then_some(())?;
+    (crc32c_hex(payload).as_bytes() == checksum).then_some(())?;
     serde_json::from_slice(payload).ok()
 }
 
-fn seal(value: &impl Serialize) -> io::Result<Vec<u8>> {
+fn format_line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let payload = serde_json::to_vec(value)?;
-    let mut line = crc(&payload).into_bytes();
+    let mut line = crc32c_hex(&payload).into_bytes();
     line.push(b' ');
     line.extend_from_slice(&payload);
     line.push(b'\n');
     Ok(line)
 }
 
-fn crc(bytes: &[u8]) -> String {
-    let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
-    digest.update(bytes);
-    digest.finish()
+fn crc32c_hex(bytes: &[u8]) -> String {
+    let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Crc32c);
+    hasher.update(bytes);
+    hasher.finish()
 }
 
-/// Writes a journal while a copy runs. The file appears with the first state that is kept: a copy
-/// that is over sooner never makes one.
+/// Writes a journal while a copy runs. The file is created with the first recorded ranges, so a
+/// copy that ends sooner never creates one.
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
-    copy: CopyIdentity,
-    place: JournalLocation,
+    identity: CopyIdentity,
+    location: JournalLocation,
     file: Option<File>,
     length: u64,
-    /// `None`: nothing was written in this run.
+    /// `None` if nothing was written in this run.
     written: Option<StoredRanges>,
-    last: Option<Instant>,
-    /// The file names synced bytes and was not forced to disk since.
+    last_write: Option<Instant>,
+    /// The file names synced ranges that were not forced to disk themselves yet.
     unsynced: bool,
     /// See [`Journal::mark_server_lost`].
-    lost: bool,
+    server_lost: bool,
     /// See [`Journal::mark_server_refused`].
-    refused: bool,
+    server_refused: bool,
 }
 
 impl Journal {
-    /// A journal for a copy that starts over: an older one is gone when this returns, so that it
-    /// cannot be taken for this copy's, not even after a power cut. Comes before the partial file is
-    /// truncated.
-    pub(crate) fn fresh(
+    /// A journal for a copy that starts over. An older journal is gone when this returns, even
+    /// after a power cut, so it cannot be mistaken for this copy's. Call this before truncating the
+    /// partial file.
+    pub(crate) fn start_new(
         path: PathBuf,
         copy: CopyIdentity,
-        place: JournalLocation,
+        location: JournalLocation,
     ) -> io::Result<Self> {
         remove_durably(&path)?;
-        Ok(Self::resumed(path, copy, place))
+        Ok(Self::unwritten(path, copy, location))
     }
 
-    /// An older one, if there is one, stays until the first safe bytes are written over it.
-    fn resumed(path: PathBuf, copy: CopyIdentity, place: JournalLocation) -> Self {
+    /// A journal that is not written yet. An older file stays until the first safe bytes are
+    /// written over it.
+    fn unwritten(path: PathBuf, copy: CopyIdentity, location: JournalLocation) -> Self {
         Self {
             path,
-            copy,
-            place,
+            identity: copy,
+            location,
             file: None,
             length: 0,
             written: None,
-            last: None,
+            last_write: None,
             unsynced: false,
-            lost: false,
-            refused: false,
+            server_lost: false,
+            server_refused: false,
         }
     }
 
-    /// A journal that goes on from an older one, which is replaced at once: it may say of the order
-    /// of the bytes what this run will make untrue.
+    /// A journal that continues an older one. The file is replaced at once, because the older one
+    /// may record an order of bytes that this run does not keep.
     pub(crate) fn continue_from(
         path: PathBuf,
         copy: CopyIdentity,
-        place: JournalLocation,
+        location: JournalLocation,
         state: &StoredRanges,
     ) -> io::Result<Self> {
-        let mut journal = Self::resumed(path, copy, place);
+        let mut journal = Self::unwritten(path, copy, location);
         journal.write(state)?;
         Ok(journal)
     }
 
-    /// Writes `state` if enough time has passed or enough became safe since the last time. Errors
-    /// leave an older state behind, which is still true.
+    /// Writes `state` if enough time has passed or enough bytes became safe since the last write.
+    /// After an error the older state remains, which is still true.
     pub(crate) fn write_if_due(&mut self, state: &StoredRanges, now: Instant) -> io::Result<()> {
-        let recent = self.last.is_some_and(|last| now - last < INTERVAL);
+        let recent = self.last_write.is_some_and(|last| now - last < INTERVAL);
         let written = self.written.as_ref().map_or(0, |s| s.safe.byte_count());
-        if recent && state.safe.byte_count().saturating_sub(written) < STEP {
+        if recent && state.safe.byte_count().saturating_sub(written) < MAX_UNRECORDED_BYTES {
             return Ok(());
         }
-        self.last = Some(now);
+        self.last_write = Some(now);
         self.write(state)
     }
 
-    /// Writes `state` now, if it is news.
+    /// Writes `state` now, unless it is recorded already.
     pub(crate) fn write(&mut self, state: &StoredRanges) -> io::Result<()> {
         if self.written.as_ref() == Some(state) {
             return Ok(());
@@ -301,24 +308,26 @@ impl Journal {
         match &result {
             Ok(()) => {
                 let before = self.written.as_ref().map_or(0, |s| s.synced.byte_count());
+                // Only synced ranges justify a sync of the journal: safe ranges do not survive a
+                // power cut.
                 self.unsynced |= state.synced.byte_count() > before;
                 self.written = Some(state.clone());
             }
-            // The tail may be torn: the next write makes the file anew.
+            // The tail may be torn, so the next write replaces the whole file.
             Err(_) => {
                 self.file = None;
-                let _ = fs::remove_file(next_path(&self.path));
+                let _ = fs::remove_file(temporary_path(&self.path));
             }
         }
         result
     }
 
     fn try_write(&mut self, state: &StoredRanges) -> io::Result<()> {
-        let record = seal(&JournalRecord {
+        let record = format_line(&JournalRecord {
             safe: state.safe.to_string(),
             synced: state.synced.to_string(),
-            lost: self.lost,
-            refused: self.refused,
+            lost: self.server_lost,
+            refused: self.server_refused,
         })?;
         match &mut self.file {
             Some(file) if self.length < COMPACT_AT => {
@@ -330,39 +339,42 @@ impl Journal {
         Ok(())
     }
 
-    /// Header and one record, put in place by a rename: a reader sees the old or the new file.
+    /// Writes header and one record to a temporary file and renames it: a reader sees the old or
+    /// the new file.
     fn replace(&mut self, record: &[u8]) -> io::Result<()> {
-        let mut text = seal(&JournalHeader {
+        let mut text = format_line(&JournalHeader {
             version: VERSION,
-            copy: self.copy.clone(),
-            boot: (self.place == JournalLocation::Here).then(|| boot().unwrap_or_default()),
+            copy: self.identity.clone(),
+            boot: (self.location == JournalLocation::ThisMachine)
+                .then(|| boot_id().unwrap_or_default()),
         })?;
         text.extend_from_slice(record);
-        let next = next_path(&self.path);
-        // What is left of an earlier one goes, so that nothing is written through a link.
-        match fs::remove_file(&next) {
+        let temporary = temporary_path(&self.path);
+        // A leftover is removed first, so that nothing is written through a symbolic link.
+        match fs::remove_file(&temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
+            // Source and destination names are nobody else's business.
             .mode(0o600)
-            .open(&next)?;
+            .open(&temporary)?;
         file.write_all(&text)?;
         if self.path.exists() {
-            // A power cut must not leave an empty journal in the place of a good one.
+            // Without the sync, a power cut could leave an empty journal in place of a good one.
             file.sync_data()?;
         }
-        fs::rename(&next, &self.path)?;
+        fs::rename(&temporary, &self.path)?;
         self.file = Some(file);
         self.length = text.len() as u64;
         Ok(())
     }
 
-    /// The server was lost while it stored: from now on the journal says so.
+    /// Records from now on that the connection to the server was lost while it stored.
     pub(crate) fn mark_server_lost(&mut self) {
-        self.lost = true;
+        self.server_lost = true;
         if let Some(state) = self.written.take()
             && let Err(error) = self.write(&state)
         {
@@ -370,35 +382,36 @@ impl Journal {
         }
     }
 
-    /// The server refused to store what had come: from now on the journal says so, even if there is
-    /// nothing else to say. Its disk may not hold what its memory still shows.
+    /// Records from now on, even without any safe ranges, that the server refused to store bytes.
+    /// Its disk may not hold what its page cache still shows.
     pub(crate) fn mark_server_refused(&mut self) {
-        self.refused = true;
+        self.server_refused = true;
         let state = self.written.take().unwrap_or_default();
         if let Err(error) = self.write(&state) {
             tracing::debug!(%error, "journal not written");
         }
     }
 
-    /// Takes back what was claimed: only `left` counts from now on, and the length of the partial
-    /// file says nothing. A journal that cannot be written anew (the disk is full) is removed, as it
-    /// would claim too much.
-    pub(crate) fn retract_to(&mut self, left: &StoredRanges) -> io::Result<()> {
-        self.copy.in_order = false;
+    /// Withdraws earlier claims: only `remaining` counts from now on, and the length of the partial file
+    /// shows nothing. If the journal cannot be rewritten (for example on a full disk), it is
+    /// removed, because it would claim too much.
+    pub(crate) fn retract_to(&mut self, remaining: &StoredRanges) -> io::Result<()> {
+        self.identity.in_order = false;
         self.file = None;
         self.written = None;
-        if left.safe.is_empty() && !self.refused {
+        if remaining.safe.is_empty() && !self.server_refused {
             remove_file_and_temporary(&self.path);
             return Ok(());
         }
-        self.write(left)
+        self.write(remaining)
             .inspect_err(|_| remove_file_and_temporary(&self.path))
     }
 
-    /// The journal, to be forced to disk so that a power cut leaves the newest synced ranges known;
-    /// `None` when nothing changed since the last time.
+    /// The journal file, to be synced so that the newest synced ranges are known after a power cut.
+    /// `None` if nothing changed since the last call.
     pub(crate) fn take_unsynced(&mut self) -> Option<UnsyncedJournal> {
         let file = self.file.as_ref().filter(|_| self.unsynced)?;
+        // A duplicate descriptor, so that the sync runs on another thread while writes continue.
         let file = file.try_clone().ok()?;
         self.unsynced = false;
         Some(UnsyncedJournal {
@@ -407,12 +420,12 @@ impl Journal {
         })
     }
 
-    /// Whether this run has written anything.
+    /// Whether this run has written the journal.
     pub(crate) fn has_written(&self) -> bool {
         self.written.is_some()
     }
 
-    /// The copy is whole, or proved wrong: nothing is left to resume.
+    /// Removes the journal: the copy is complete or proved wrong.
     pub(crate) fn remove(self) {
         remove_file_and_temporary(&self.path);
     }
@@ -426,9 +439,10 @@ pub(crate) struct UnsyncedJournal {
 }
 
 impl UnsyncedJournal {
-    /// Blocks until it is. Failing, it leaves an older state on disk, which is still true.
+    /// Syncs the file; blocks. After an error an older state remains on disk, which is still true.
     pub(crate) fn sync(self) {
         let synced = self.file.sync_data();
+        // The directory too: the journal may have been renamed into it since.
         let synced = synced.and_then(|()| SyncPolicy::File.sync_directory(&self.directory));
         if let Err(error) = synced {
             tracing::debug!(%error, "journal not synced");
@@ -436,8 +450,8 @@ impl UnsyncedJournal {
     }
 }
 
-/// Removes the journal at `path` for good: not even a power cut brings it back. That there is none is
-/// fine. Blocks while the disk works.
+/// Removes the journal at `path` durably: it does not reappear after a power cut. A missing journal
+/// is accepted. Blocks while the disk works.
 pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => SyncPolicy::File.sync_directory(directory_of(path)),
@@ -446,27 +460,28 @@ pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the journal at `path`, also one of an earlier run; that there is none is fine.
+/// Removes the journal at `path` and its temporary file, also those of an earlier run. Missing
+/// files are accepted.
 pub(crate) fn remove_file_and_temporary(path: &Path) {
     let _ = fs::remove_file(path);
-    let _ = fs::remove_file(next_path(path));
+    let _ = fs::remove_file(temporary_path(path));
 }
 
-/// Where a new file is written before it takes the journal's name.
-fn next_path(path: &Path) -> PathBuf {
-    let mut next = path.as_os_str().to_owned();
-    next.push(OsStr::from_bytes(NEXT));
-    next.into()
+/// Path of the temporary file that is renamed to the journal.
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(OsStr::from_bytes(JOURNAL_TEMP_SUFFIX));
+    temporary.into()
 }
 
-/// Makes the journal at `path` one that was written before this machine was booted.
+/// Rewrites the journal at `path` as if written before the last boot.
 #[cfg(test)]
-pub(crate) fn of_another_boot(path: &Path) {
+pub(crate) fn set_other_boot(path: &Path) {
     let text = fs::read(path).unwrap();
     let end = text.iter().position(|b| *b == b'\n').unwrap();
-    let mut header: JournalHeader = open(&text[..end]).unwrap();
+    let mut header: JournalHeader = parse_line(&text[..end]).unwrap();
     header.boot = Some("another".to_owned());
-    let mut old = seal(&header).unwrap();
+    let mut old = format_line(&header).unwrap();
     old.extend_from_slice(&text[end + 1..]);
     fs::write(path, old).unwrap();
 }

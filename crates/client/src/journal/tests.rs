@@ -13,7 +13,7 @@ fn identity() -> CopyIdentity {
     }
 }
 
-fn set(ranges: &[(u64, u64)]) -> RangeSet {
+fn range_set(ranges: &[(u64, u64)]) -> RangeSet {
     let mut set = RangeSet::new();
     for (start, end) in ranges {
         set.insert(*start, *end);
@@ -21,20 +21,21 @@ fn set(ranges: &[(u64, u64)]) -> RangeSet {
     set
 }
 
-fn told(ranges: &[(u64, u64)]) -> StoredRanges {
-    StoredRanges::safe_only(set(ranges))
+fn safe_ranges(ranges: &[(u64, u64)]) -> StoredRanges {
+    StoredRanges::safe_only(range_set(ranges))
 }
 
-/// The copy that the journal `text` is about, and the ranges it calls safe.
-fn last(text: &[u8]) -> Option<(CopyIdentity, RangeSet)> {
-    read(text, None).map(|found| (found.copy, found.state.safe))
+/// The identity and the safe ranges of the journal `text`.
+fn identity_and_safe(text: &[u8]) -> Option<(CopyIdentity, RangeSet)> {
+    parse_journal(text, None).map(|found| (found.identity, found.ranges.safe))
 }
 
-/// A journal file's text after each of `states` was written.
-fn written(states: &[RangeSet]) -> Vec<u8> {
+/// The text of a journal file after each of `states` was written.
+fn journal_text(states: &[RangeSet]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     for state in states {
         journal
             .write(&StoredRanges::safe_only(state.clone()))
@@ -44,73 +45,98 @@ fn written(states: &[RangeSet]) -> Vec<u8> {
 }
 
 #[test]
-fn last_state_counts() {
-    let text = written(&[set(&[(0, 5)]), set(&[(0, 5), (9, 12)])]);
-    assert_eq!(last(&text), Some((identity(), set(&[(0, 5), (9, 12)]))));
+fn the_last_record_counts() {
+    let text = journal_text(&[range_set(&[(0, 5)]), range_set(&[(0, 5), (9, 12)])]);
+    assert_eq!(
+        identity_and_safe(&text),
+        Some((identity(), range_set(&[(0, 5), (9, 12)])))
+    );
 }
 
 #[test]
-fn writes_are_spaced() {
+fn journal_writes_are_rate_limited() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     let start = Instant::now();
-    journal.write_if_due(&told(&[(0, 5)]), start).unwrap();
     journal
-        .write_if_due(&told(&[(0, 9)]), start + INTERVAL / 2)
+        .write_if_due(&safe_ranges(&[(0, 5)]), start)
         .unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
     journal
-        .write_if_due(&told(&[(0, STEP + 9)]), start + INTERVAL / 2)
+        .write_if_due(&safe_ranges(&[(0, 9)]), start + INTERVAL / 2)
         .unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 9)]));
+    assert_eq!(load(&path).unwrap().ranges.safe, range_set(&[(0, 5)]));
     journal
-        .write_if_due(&told(&[(0, STEP + 99)]), start + INTERVAL * 2)
+        .write_if_due(
+            &safe_ranges(&[(0, MAX_UNRECORDED_BYTES + 9)]),
+            start + INTERVAL / 2,
+        )
         .unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, STEP + 99)]));
+    assert_eq!(
+        load(&path).unwrap().ranges.safe,
+        range_set(&[(0, MAX_UNRECORDED_BYTES + 9)])
+    );
+    journal
+        .write_if_due(
+            &safe_ranges(&[(0, MAX_UNRECORDED_BYTES + 99)]),
+            start + INTERVAL * 2,
+        )
+        .unwrap();
+    assert_eq!(
+        load(&path).unwrap().ranges.safe,
+        range_set(&[(0, MAX_UNRECORDED_BYTES + 99)])
+    );
 }
 
 #[test]
-fn a_journal_tells_whether_this_machine_was_booted_since() {
+fn a_journal_shows_whether_this_machine_was_rebooted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut state = told(&[(0, 9)]);
+    let mut state = safe_ranges(&[(0, 9)]);
     state.synced.insert(0, 5);
     for (place, rebooted) in [
-        (JournalLocation::Here, true),
+        (JournalLocation::ThisMachine, true),
         (JournalLocation::Server, false),
     ] {
-        let mut journal = Journal::fresh(path.clone(), identity(), place).unwrap();
+        let mut journal = Journal::start_new(path.clone(), identity(), place).unwrap();
         journal.write(&state).unwrap();
         let found = load(&path).unwrap();
-        assert_eq!((&found.state, found.rebooted), (&state, false));
-        // What a server acknowledged does not depend on the boots of this machine.
+        assert_eq!((&found.ranges, found.rebooted), (&state, false));
+        // Bytes that a server acknowledged do not depend on the boots of this machine.
         let text = fs::read(&path).unwrap();
-        assert_eq!(read(&text, Some("other")).unwrap().rebooted, rebooted);
-        assert_eq!(read(&text, None).unwrap().rebooted, rebooted);
+        assert_eq!(
+            parse_journal(&text, Some("other")).unwrap().rebooted,
+            rebooted
+        );
+        assert_eq!(parse_journal(&text, None).unwrap().rebooted, rebooted);
     }
 }
 
 #[test]
-fn a_lost_server_stays_noted_for_the_rest_of_the_run() {
+fn a_lost_server_stays_recorded_for_the_rest_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Server).unwrap();
-    journal.write(&told(&[(0, 9)])).unwrap();
-    assert!(!load(&path).unwrap().lost);
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::Server).unwrap();
+    journal.write(&safe_ranges(&[(0, 9)])).unwrap();
+    assert!(!load(&path).unwrap().server_lost);
     journal.mark_server_lost();
     let found = load(&path).unwrap();
-    assert_eq!((found.lost, found.state), (true, told(&[(0, 9)])));
-    journal.write(&told(&[(0, 20)])).unwrap();
-    assert!(load(&path).unwrap().lost);
+    assert_eq!(
+        (found.server_lost, found.ranges),
+        (true, safe_ranges(&[(0, 9)]))
+    );
+    journal.write(&safe_ranges(&[(0, 20)])).unwrap();
+    assert!(load(&path).unwrap().server_lost);
 }
 
 #[test]
-fn synced_ranges_are_forced_to_disk_once() {
+fn the_journal_is_synced_once_for_new_synced_ranges() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path, identity(), JournalLocation::Here).unwrap();
-    let mut state = told(&[(0, 9)]);
+    let mut journal = Journal::start_new(path, identity(), JournalLocation::ThisMachine).unwrap();
+    let mut state = safe_ranges(&[(0, 9)]);
     journal.write(&state).unwrap();
     assert!(journal.take_unsynced().is_none());
     state.synced.insert(0, 5);
@@ -120,11 +146,12 @@ fn synced_ranges_are_forced_to_disk_once() {
 }
 
 #[test]
-fn starting_over_forgets() {
+fn starting_over_removes_the_older_journal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
-    journal.write(&told(&[(0, 5)])).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+    journal.write(&safe_ranges(&[(0, 5)])).unwrap();
     let other = CopyIdentity {
         in_order: !identity().in_order,
         ..identity()
@@ -132,79 +159,118 @@ fn starting_over_forgets() {
     let _ = Journal::continue_from(
         path.clone(),
         other.clone(),
-        JournalLocation::Here,
-        &told(&[(0, 4)]),
+        JournalLocation::ThisMachine,
+        &safe_ranges(&[(0, 4)]),
     )
     .unwrap();
     let found = load(&path).unwrap();
-    assert_eq!((found.copy, found.state.safe), (other, set(&[(0, 4)])));
-    let _ = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
+    assert_eq!(
+        (found.identity, found.ranges.safe),
+        (other, range_set(&[(0, 4)]))
+    );
+    let _ = Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
     assert!(load(&path).is_none());
 }
 
 #[test]
-fn what_is_taken_back_is_not_claimed_by_the_length_of_the_file_either() {
+fn retracted_ranges_also_withdraw_the_in_order_claim() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
     let in_order = CopyIdentity {
         in_order: true,
         ..identity()
     };
-    let mut journal = Journal::fresh(path.clone(), in_order, JournalLocation::Here).unwrap();
-    journal.write(&told(&[(0, 60)])).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), in_order, JournalLocation::ThisMachine).unwrap();
+    journal.write(&safe_ranges(&[(0, 60)])).unwrap();
     let left = StoredRanges {
-        safe: set(&[(0, 20)]),
-        synced: set(&[(0, 20)]),
+        safe: range_set(&[(0, 20)]),
+        synced: range_set(&[(0, 20)]),
     };
     journal.retract_to(&left).unwrap();
     let found = load(&path).unwrap();
-    assert_eq!((found.copy.in_order, found.state), (false, left));
+    assert_eq!((found.identity.in_order, found.ranges), (false, left));
 }
 
 #[test]
-fn a_journal_that_cannot_take_back_what_it_claims_is_removed() {
+fn a_journal_that_cannot_be_retracted_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
-    journal.write(&told(&[(0, 60)])).unwrap();
-    // No file can be made there.
-    fs::create_dir(next_path(&path)).unwrap();
-    assert!(journal.retract_to(&told(&[(0, 20)])).is_err());
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+    journal.write(&safe_ranges(&[(0, 60)])).unwrap();
+    // A directory in the place of the temporary file makes the journal unwritable.
+    fs::create_dir(temporary_path(&path)).unwrap();
+    assert!(journal.retract_to(&safe_ranges(&[(0, 20)])).is_err());
     assert_eq!(load(&path), None);
 }
 
 #[test]
-fn nothing_is_read_or_written_through_a_link() {
+fn journals_are_not_read_or_written_through_links() {
     let dir = tempfile::tempdir().unwrap();
     let (path, victim) = (dir.path().join("j"), dir.path().join("victim"));
-    let mut journal =
-        Journal::fresh(dir.path().join("other"), identity(), JournalLocation::Here).unwrap();
-    journal.write(&told(&[(0, 5)])).unwrap();
+    let mut journal = Journal::start_new(
+        dir.path().join("other"),
+        identity(),
+        JournalLocation::ThisMachine,
+    )
+    .unwrap();
+    journal.write(&safe_ranges(&[(0, 5)])).unwrap();
     std::os::unix::fs::symlink(dir.path().join("other"), &path).unwrap();
     assert!(load(&path).is_none());
     fs::write(&victim, "kept").unwrap();
-    std::os::unix::fs::symlink(&victim, next_path(&path)).unwrap();
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
-    journal.write(&told(&[(0, 5)])).unwrap();
-    assert_eq!(load(&path).unwrap().state.safe, set(&[(0, 5)]));
+    std::os::unix::fs::symlink(&victim, temporary_path(&path)).unwrap();
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+    journal.write(&safe_ranges(&[(0, 5)])).unwrap();
+    assert_eq!(load(&path).unwrap().ranges.safe, range_set(&[(0, 5)]));
     assert_eq!(fs::read(victim).unwrap(), b"kept");
+}
+
+#[test]
+fn the_keys_of_the_file_format_are_stable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+    journal.mark_server_lost();
+    journal.mark_server_refused();
+    let mut ranges = safe_ranges(&[(0, 9)]);
+    ranges.synced.insert(0, 5);
+    journal.write(&ranges).unwrap();
+    let text = String::from_utf8(fs::read(&path).unwrap()).unwrap();
+    let keys = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(&line[9..]).unwrap();
+        let mut keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(
+        keys(text.lines().next().unwrap()),
+        ["boot", "copy", "version"]
+    );
+    assert_eq!(
+        keys(text.lines().last().unwrap()),
+        ["lost", "refused", "safe", "synced"]
+    );
 }
 
 #[test]
 fn long_journals_are_compacted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("j");
-    let mut journal = Journal::fresh(path.clone(), identity(), JournalLocation::Here).unwrap();
-    let wide = set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
+    let mut journal =
+        Journal::start_new(path.clone(), identity(), JournalLocation::ThisMachine).unwrap();
+    let wide = range_set(&(0..2000).map(|i| (i * 10, i * 10 + 5)).collect::<Vec<_>>());
     for end in 0..100 {
         let mut state = wide.clone();
         state.insert(1 << 30, (1 << 30) + end + 1);
         journal
             .write(&StoredRanges::safe_only(state.clone()))
             .unwrap();
-        // Not each time: a long journal takes a while to read.
+        // Not every time, because a long journal takes a while to read.
         if end % 9 == 0 {
-            assert_eq!(load(&path).unwrap().state.safe, state);
+            assert_eq!(load(&path).unwrap().ranges.safe, state);
         }
     }
     assert!(fs::metadata(&path).unwrap().len() < 2 * COMPACT_AT);
@@ -214,7 +280,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_truncation_gives_an_older_state_or_none(
+    fn a_truncated_journal_holds_an_older_state_or_none(
         cuts in proptest::collection::vec((0_u64..1000, 1_u64..1000), 1..12),
     ) {
         let mut states = Vec::new();
@@ -223,9 +289,9 @@ proptest! {
             state.insert(start, start + length);
             states.push(state.clone());
         }
-        let text = written(&states);
+        let text = journal_text(&states);
         for end in 0..=text.len() {
-            match last(&text[..end]) {
+            match identity_and_safe(&text[..end]) {
                 None => {}
                 Some((copy, safe)) => {
                     prop_assert_eq!(copy, identity());
@@ -233,23 +299,23 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(last(&text).unwrap().1, state);
+        prop_assert_eq!(identity_and_safe(&text).unwrap().1, state);
     }
 
     #[test]
-    fn a_changed_byte_never_adds_ranges(at in 0_usize..4096, flip in 1_u8..) {
-        let states = [set(&[(0, 5)]), set(&[(0, 50)]), set(&[(0, 50), (70, 90)])];
-        let mut text = written(&states);
+    fn a_changed_byte_never_adds_safe_ranges(at in 0_usize..4096, flip in 1_u8..) {
+        let states = [range_set(&[(0, 5)]), range_set(&[(0, 50)]), range_set(&[(0, 50), (70, 90)])];
+        let mut text = journal_text(&states);
         let at = at % text.len();
         text[at] ^= flip;
-        if let Some((copy, safe)) = last(&text) {
+        if let Some((copy, safe)) = identity_and_safe(&text) {
             prop_assert_eq!(copy, identity());
             prop_assert!(safe.is_empty() || states.contains(&safe), "{}", safe);
         }
     }
 
     #[test]
-    fn never_panics(text: Vec<u8>) {
-        let _ = read(&text, None);
+    fn parsing_never_panics(text: Vec<u8>) {
+        let _ = parse_journal(&text, None);
     }
 }

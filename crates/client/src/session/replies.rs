@@ -325,12 +325,12 @@ mod tests {
         ] {
             let failure = refused(code, text);
             assert!(
-                failure.is_occupied() && failure.exit == Exit::Local,
+                failure.is_destination_busy() && failure.exit == Exit::Local,
                 "{text}"
             );
         }
-        assert!(!refused(450, "/x: file busy").is_occupied());
-        assert!(!refused(226, "another upload").is_occupied());
+        assert!(!refused(450, "/x: file busy").is_destination_busy());
+        assert!(!refused(226, "another upload").is_destination_busy());
     }
 
     #[test]

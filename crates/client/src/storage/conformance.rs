@@ -1,4 +1,4 @@
-//! Checks that every storage must pass, whoever keeps the files.
+//! Checks that every storage must pass.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use proto::timestamp::Timestamp;
 
 use super::contract::Storage;
 use crate::transfer::TransferSpec;
-use crate::tree::join;
+use crate::tree::join_path;
 use crate::{Exit, ModeChoice};
 
-/// Length of the file that is moved.
+/// Length of the file that is moved, bytes.
 const LENGTH: usize = 700_000;
 
 pub(crate) fn content(seed: u64, len: usize) -> Vec<u8> {
@@ -60,9 +60,12 @@ fn ranges(text: &str) -> RangeSet {
 }
 
 /// The names in a directory, sorted.
-async fn names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
-    let listed = storage.list(path).await.unwrap();
-    let mut names: Vec<_> = listed.into_iter().map(|marked| marked.entry.name).collect();
+async fn sorted_names(storage: &mut dyn Storage, path: &[u8]) -> Vec<Vec<u8>> {
+    let entries = storage.list(path).await.unwrap();
+    let mut names: Vec<_> = entries
+        .into_iter()
+        .map(|marked| marked.entry.name)
+        .collect();
     names.sort();
     names
 }
@@ -86,38 +89,38 @@ async fn get(storage: &mut dyn Storage, path: &[u8], spec: &TransferSpec) -> Vec
 /// Runs all checks in the empty directory `top`.
 pub(crate) async fn check(storage: &mut dyn Storage, top: &[u8]) {
     assert!(!storage.name().is_empty());
-    directories(storage, top).await;
-    let file = join(top, b"a file");
+    check_directories(storage, top).await;
+    let file = join_path(top, b"a file");
     let bytes = content(1, LENGTH);
     put(storage, &file, &bytes, &spec(Some(LENGTH))).await;
-    facts(storage, top, &file).await;
-    reading(storage, &file, &bytes).await;
-    sums(storage, &file, &bytes).await;
-    writing(storage, &file, &bytes).await;
-    names_and_times(storage, top, &file).await;
-    storage.remove_tree(&join(top, b"d")).await.unwrap();
-    let gone = storage.stat(&join(top, b"d")).await.unwrap_err();
-    assert_eq!((gone.exit, gone.transient), (Exit::NotFound, false));
-    cancelled(storage, top).await;
+    check_facts(storage, top, &file).await;
+    check_fetch(storage, &file, &bytes).await;
+    check_checksums(storage, &file, &bytes).await;
+    check_store(storage, &file, &bytes).await;
+    check_names_and_times(storage, top, &file).await;
+    storage.remove_tree(&join_path(top, b"d")).await.unwrap();
+    let missing = storage.stat(&join_path(top, b"d")).await.unwrap_err();
+    assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
+    check_cancellation(storage, top).await;
 }
 
-async fn directories(storage: &mut dyn Storage, top: &[u8]) {
-    let directory = join(top, b"d");
+async fn check_directories(storage: &mut dyn Storage, top: &[u8]) {
+    let directory = join_path(top, b"d");
     let missing = storage.stat(&directory).await.unwrap_err();
     assert_eq!((missing.exit, missing.transient), (Exit::NotFound, false));
     assert!(storage.list(&directory).await.is_err());
     assert!(storage.make_dir(&directory).await.unwrap());
     assert!(!storage.make_dir(&directory).await.unwrap());
     assert_eq!(storage.stat(&directory).await.unwrap().kind, EntryKind::Dir);
-    assert!(names(storage, &directory).await.is_empty());
-    let deep = join(&directory, b"no/such");
+    assert!(sorted_names(storage, &directory).await.is_empty());
+    let deep = join_path(&directory, b"no/such");
     assert!(storage.make_dir(&deep).await.is_err());
-    put(storage, &join(&directory, b"x"), b"", &spec(Some(0))).await;
-    let empty = storage.stat(&join(&directory, b"x")).await.unwrap();
+    put(storage, &join_path(&directory, b"x"), b"", &spec(Some(0))).await;
+    let empty = storage.stat(&join_path(&directory, b"x")).await.unwrap();
     assert_eq!((empty.kind, empty.size), (EntryKind::File, Some(0)));
 }
 
-async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
+async fn check_facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     let entry = storage.stat(file).await.unwrap();
     assert_eq!(
         (entry.kind, entry.size),
@@ -125,7 +128,7 @@ async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     );
     assert_eq!(entry.name, b"a file");
     assert_eq!(
-        names(storage, top).await,
+        sorted_names(storage, top).await,
         [b"a file".to_vec(), b"d".to_vec()]
     );
     let mut visited = Vec::new();
@@ -137,7 +140,7 @@ async fn facts(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     assert_eq!(visited.len(), 1);
 }
 
-async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+async fn check_fetch(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     assert_eq!(get(storage, file, &spec(Some(LENGTH))).await, bytes);
     if storage.capabilities().ranges {
         let part = TransferSpec {
@@ -158,7 +161,7 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     }
     let sink: Arc<dyn Sink> = Arc::new(MemorySink::new(LENGTH, "sink"));
     let control = Arc::new(TransferControl::new());
-    let missing = join(file, b"not there");
+    let missing = join_path(file, b"not there");
     let fetched = storage
         .fetch(&missing, sink, &spec(Some(5)), &control)
         .await;
@@ -166,22 +169,25 @@ async fn reading(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     assert!(control.stored().is_empty());
 }
 
-async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+async fn check_checksums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     let sums = storage.available_checksums(file).await.unwrap();
-    for algorithm in sums.parts.iter().chain(&sums.whole) {
+    for algorithm in sums.ranges.iter().chain(&sums.whole_files) {
         let sum = storage.checksum(*algorithm, 0, None, file).await.unwrap();
         assert!(
             sum.eq_ignore_ascii_case(&digest(*algorithm, bytes)),
             "{algorithm:?}"
         );
     }
-    for algorithm in &sums.parts {
+    for algorithm in &sums.ranges {
         let parts = [0..10, 1000..301_000];
-        let asked = parts
+        let ranges_asked = parts
             .clone()
             .map(|part| (part.start as u64, part.len() as u64));
-        let told = storage.checksums(*algorithm, &asked, file).await.unwrap();
-        for (part, sum) in parts.into_iter().zip(told) {
+        let checksums = storage
+            .checksums(*algorithm, &ranges_asked, file)
+            .await
+            .unwrap();
+        for (part, sum) in parts.into_iter().zip(checksums) {
             let part = &bytes[part];
             assert!(
                 sum.eq_ignore_ascii_case(&digest(*algorithm, part)),
@@ -191,7 +197,7 @@ async fn sums(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     }
 }
 
-async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
+async fn check_store(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     let second = content(2, LENGTH);
     if storage.capabilities().partial_writes {
         let rest = TransferSpec {
@@ -214,19 +220,19 @@ async fn writing(storage: &mut dyn Storage, file: &[u8], bytes: &[u8]) {
     );
 }
 
-/// Last of all: a session that was cut off in a transfer need not go on.
-async fn cancelled(storage: &mut dyn Storage, top: &[u8]) {
+/// Runs last, because a session whose transfer was cancelled need not be usable.
+async fn check_cancellation(storage: &mut dyn Storage, top: &[u8]) {
     let control = Arc::new(TransferControl::new());
     control.cancel();
     let source: Arc<dyn Source> = Arc::new(MemorySource::new(content(2, LENGTH), "source"));
-    let path = join(top, b"cancelled");
+    let path = join_path(top, b"cancelled");
     let stored = storage
         .store(source, &path, &spec(Some(LENGTH)), &control)
         .await;
     assert!(stored.is_err(), "a copy that was cancelled is none");
 }
 
-async fn names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
+async fn check_names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
     if storage
         .set_modified(file, Timestamp(1_000_000_000))
         .await
@@ -235,16 +241,16 @@ async fn names_and_times(storage: &mut dyn Storage, top: &[u8], file: &[u8]) {
         let entry = storage.stat(file).await.unwrap();
         assert_eq!(entry.modified, Some(Timestamp(1_000_000_000)));
     }
-    let renamed = join(top, b"renamed");
+    let renamed = join_path(top, b"renamed");
     put(storage, &renamed, b"old", &spec(Some(3))).await;
     if storage.rename(file, &renamed, None).await.is_ok() {
         assert_eq!(storage.stat(&renamed).await.unwrap().size, Some(9000));
-        let gone = storage.stat(file).await.unwrap_err();
-        assert_eq!(gone.exit, Exit::NotFound);
-        let again = storage.rename(file, &renamed, None).await.unwrap_err();
-        assert!(!again.failure.transient);
+        let missing = storage.stat(file).await.unwrap_err();
+        assert_eq!(missing.exit, Exit::NotFound);
+        let failure = storage.rename(file, &renamed, None).await.unwrap_err();
+        assert!(!failure.failure.transient);
     }
     storage.remove(&renamed).await.unwrap();
-    let gone = storage.remove(&renamed).await.unwrap_err();
-    assert_eq!(gone.exit, Exit::NotFound);
+    let missing = storage.remove(&renamed).await.unwrap_err();
+    assert_eq!(missing.exit, Exit::NotFound);
 }

@@ -1,4 +1,4 @@
-//! Duties of every storage: the contract that the batch copies over.
+//! The contract of every storage that the batch copies from and to.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -17,97 +17,99 @@ use crate::partial::WriteTarget;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
-/// Abilities of a storage, which choose how a file is copied; never whether it is copied right.
+/// Capabilities of a storage. They choose how a file is copied, and never affect whether the copy
+/// is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Capabilities {
-    /// Parts of a file can be asked for.
+    /// Ranges of a file can be fetched.
     pub(crate) ranges: bool,
-    /// Bytes can be stored at their place, beside what the file holds already.
+    /// Bytes can be stored at an offset, next to existing content.
     pub(crate) partial_writes: bool,
-    /// An upload that broke off can go on from what is stored.
+    /// An interrupted upload can be resumed after the stored bytes.
     pub(crate) resumes_uploads: bool,
-    /// Several streams can be used for one file.
+    /// One file can use several streams.
     pub(crate) parallel: bool,
-    /// With several streams, bytes are stored in any order; else strictly from the first to the last.
-    pub(crate) any_order: bool,
-    /// While it stores it tells which ranges are safe.
-    pub(crate) markers: bool,
-    /// While it sends it changes the number of its streams by itself.
+    /// With several streams, bytes are stored in any order. Otherwise strictly from first to last.
+    pub(crate) stores_any_order: bool,
+    /// Reports the safe ranges while it stores.
+    pub(crate) sends_markers: bool,
+    /// Adapts the number of streams while it sends.
     pub(crate) adapts_streams: bool,
-    /// It sums what it stores while it comes.
+    /// Computes the checksum of a file while it stores it.
     pub(crate) checksums_while_storing: bool,
-    /// A file's time can be set.
+    /// Can set the modification time of a file.
     pub(crate) sets_time: bool,
-    /// It moves files to others of the same kind without their bytes passing here.
+    /// Moves files to another storage of the same kind without their bytes passing through this
+    /// machine.
     pub(crate) third_party: Option<ThirdPartyProtocol>,
-    /// Requests that it takes at a time over one session: sums of ranges asked in one flight.
-    pub(crate) concurrency: usize,
-    /// On this machine, where nothing is lost and no window is too small.
-    pub(crate) is_here: bool,
-    /// Round-trip time; zero on this machine.
+    /// Checksum queries that one session accepts at a time, pipelined.
+    pub(crate) max_queries: usize,
+    /// The storage is on this machine, where no segments are lost and windows do not limit.
+    pub(crate) is_local: bool,
+    /// Round-trip time. Zero for local files.
     pub(crate) rtt: Duration,
 }
 
-/// By which protocol two storages move files between them.
+/// Protocol by which two storages move files between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThirdPartyProtocol {
     /// FTP, GridFTP: PASV at one, PORT at the other (RFC 959 §5.2).
     Ftp,
 }
 
-/// The checksums that can be had of a file.
+/// The checksums that a storage can provide of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AvailableChecksums {
-    /// Of any part.
-    pub(crate) parts: Vec<ChecksumAlgorithm>,
-    /// Of the whole file alone.
-    pub(crate) whole: Vec<ChecksumAlgorithm>,
+    /// Algorithms for any range.
+    pub(crate) ranges: Vec<ChecksumAlgorithm>,
+    /// Algorithms for the whole file only.
+    pub(crate) whole_files: Vec<ChecksumAlgorithm>,
 }
 
 impl AvailableChecksums {
-    /// Of bytes that this process can read.
+    /// For bytes that this process can read.
     pub(crate) fn all() -> Self {
         Self {
-            parts: ChecksumAlgorithm::CHEAPEST_FIRST.to_vec(),
-            whole: Vec::new(),
+            ranges: ChecksumAlgorithm::CHEAPEST_FIRST.to_vec(),
+            whole_files: Vec::new(),
         }
     }
 }
 
-/// A question that a storage will be asked when the bytes of a transfer are there.
+/// A query that will be sent to a storage when the bytes of a transfer have arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FollowUpQuery<'a> {
     /// [`Storage::checksum`]
-    Sum {
-        /// Which.
+    Checksum {
+        /// Algorithm.
         algorithm: ChecksumAlgorithm,
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes; `None`: to the end.
+        /// Number of bytes. `None`: to the end.
         length: Option<u64>,
-        /// Of this file.
+        /// Path of the file.
         path: &'a [u8],
     },
     /// [`Storage::stat`]
-    Facts(&'a [u8]),
+    Stat(&'a [u8]),
 }
 
-/// A file that this process has opened to read it.
+/// A source that this process has opened for reading.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenSource {
     pub(crate) source: Arc<dyn Source>,
-    /// Of regular files, which can be read again; `None` of pipes.
+    /// Facts of a regular file, which can be read again. `None` for pipes.
     pub(crate) facts: Option<SourceFacts>,
 }
 
-/// One session with a storage: this machine, a server. Paths are bytes, as the storage has
-/// them. After a transient failure the session is to be dropped.
+/// One session with a storage: this machine or a server. Paths are bytes in the storage's own form.
+/// A session must be dropped after a transient failure.
 #[async_trait]
 pub(crate) trait Storage: Send + Debug + Any {
-    /// For messages: `host:port`, `this machine`.
+    /// Name for messages: `host:port`, `this machine`.
     fn name(&self) -> &str;
 
-    /// As of now: a session may learn of an ability that is missing.
+    /// Current capabilities. A session may find out that one is missing.
     fn capabilities(&self) -> Capabilities;
 
     /// Whether the session can still be used.
@@ -115,12 +117,12 @@ pub(crate) trait Storage: Send + Debug + Any {
         true
     }
 
-    /// Whether the storage is better asked one thing at a time than it says of itself.
+    /// Whether the storage announced pipelining but should be sent one command at a time.
     fn needs_lockstep(&self) -> bool {
         false
     }
 
-    /// Refuses a path that cannot be told to the storage.
+    /// Refuses a path that cannot be sent to the storage.
     ///
     /// # Errors
     /// `Usage`.
@@ -128,28 +130,28 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(())
     }
 
-    /// The path that absolute links below `path` begin with.
+    /// The path with which absolute links below `path` begin.
     fn resolve_path(&self, path: &[u8]) -> Vec<u8> {
         path.to_vec()
     }
 
-    /// Facts of what is at a path, links followed. The entry's name is the last component.
+    /// Facts of a path, with links followed. The name of the entry is the last component.
     ///
     /// # Errors
-    /// `NotFound` when there is nothing; otherwise the refusal by its class.
+    /// `NotFound` if nothing exists there. Otherwise the refusal by its class.
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure>;
 
-    /// The entries of a directory, without itself and the one above, in any order.
+    /// The entries of a directory, without `.` and `..`, in any order.
     ///
     /// # Errors
-    /// As [`Storage::stat`]; `Protocol` for more than can be held.
+    /// As [`Storage::stat`]. `Protocol` if the listing exceeds the limits.
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure>;
 
-    /// [`Storage::list`] for large directories: `visit` gets the entries as they come, in any order, and
-    /// breaks when it has enough.
+    /// Like [`Storage::list`], for large directories: `visit` receives the entries as they arrive,
+    /// in any order, and returns `Break` to stop.
     ///
     /// # Errors
-    /// As [`Storage::list`]; entries may have been visited before.
+    /// As [`Storage::list`]. Some entries may have been visited before the error.
     async fn list_each(
         &mut self,
         path: &[u8],
@@ -163,17 +165,17 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(())
     }
 
-    /// The checksums that can be had of a file.
+    /// The checksums that the storage can provide of a file.
     ///
     /// # Errors
     /// As [`Storage::stat`].
     async fn available_checksums(&mut self, path: &[u8])
     -> Result<AvailableChecksums, CopyFailure>;
 
-    /// A checksum of a file or of a part, lower-case hex.
+    /// Checksum of a file or of a part, in lower-case hex.
     ///
     /// # Errors
-    /// `Protocol` when it cannot be had, otherwise the refusal by its class.
+    /// `Protocol` if the storage cannot provide it. Otherwise the refusal by its class.
     async fn checksum(
         &mut self,
         algorithm: ChecksumAlgorithm,
@@ -185,7 +187,7 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// The checksums of ranges (offset and length).
     ///
     /// # Errors
-    /// As [`Storage::checksum`]; the first one.
+    /// As [`Storage::checksum`], for the first failing range.
     async fn checksums(
         &mut self,
         algorithm: ChecksumAlgorithm,
@@ -202,7 +204,7 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(sums)
     }
 
-    /// The open file, where this process can read it itself.
+    /// The open file, if this process can read it itself.
     ///
     /// # Errors
     /// `NotFound`, `Local`.
@@ -210,7 +212,7 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(None)
     }
 
-    /// The target to write a file through, where this process can write it itself.
+    /// How to write a file, if this process can write it itself.
     ///
     /// # Errors
     /// `Local`.
@@ -218,12 +220,13 @@ pub(crate) trait Storage: Send + Debug + Any {
         Ok(None)
     }
 
-    /// Moves what `spec` says is missing from the file `path` into `sink`. What arrived in a failed
-    /// attempt is in `control`, whether the storage stands by it in `spec.said`.
+    /// Moves the ranges of the file `path` that are missing according to `spec` into `sink`. After
+    /// a failed attempt, `control` holds the stored ranges, and `spec.confirmation` says whether
+    /// the storage confirms them.
     ///
     /// # Errors
-    /// The refusal by its class; `Local` for the sink's errors; `Integrity` when not all of `spec.size`
-    /// came; `Unreachable` (transient) for lost connections.
+    /// The refusal by its class. `Local` for errors of the sink. `Integrity` if fewer than
+    /// `spec.size` bytes arrived. `Unreachable` (transient) for lost connections.
     async fn fetch(
         &mut self,
         path: &[u8],
@@ -232,8 +235,8 @@ pub(crate) trait Storage: Send + Debug + Any {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure>;
 
-    /// Moves what `spec` says is missing at the file `path` there from `source`. What the storage tells of
-    /// as stored is in `spec.marked`.
+    /// Moves the ranges that are missing in the file `path` of the storage from `source`. Ranges
+    /// that the storage reports as stored are in `spec.stored_ranges`.
     ///
     /// # Errors
     /// As [`Storage::fetch`].
@@ -245,8 +248,8 @@ pub(crate) trait Storage: Send + Debug + Any {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure>;
 
-    /// Has a file moved to another storage of the same [`Capabilities::third_party`]; bytes so far in
-    /// `progress`, where they are told.
+    /// Moves a file to another storage with the same [`Capabilities::third_party`]. Calls
+    /// `progress` with the number of bytes moved so far, if the storages report it.
     ///
     /// # Errors
     /// As [`Storage::fetch`].
@@ -260,30 +263,36 @@ pub(crate) trait Storage: Send + Debug + Any {
     ) -> Result<TransferAttempt, CopyFailure> {
         Err(CopyFailure::new(
             Exit::Protocol,
-            format!("{} moves nothing to {} by itself", self.name(), to.name()),
+            format!(
+                "{} cannot transfer files to {} directly",
+                self.name(),
+                to.name()
+            ),
         ))
     }
 
-    /// Has `questions` asked together with the transfer of `spec`, which comes next, where that can be.
-    /// They are to be asked afterwards all the same, in this order.
-    fn queue_follow_ups(&mut self, _spec: &TransferSpec, _questions: &[FollowUpQuery<'_>]) {}
+    /// Announces `queries` that will be asked after the transfer of `spec`, which comes next, so
+    /// that they can be pipelined with it. The caller must still ask them afterwards, in this
+    /// order.
+    fn queue_follow_ups(&mut self, _spec: &TransferSpec, _queries: &[FollowUpQuery<'_>]) {}
 
-    /// Questions of a transfer that did not begin are not asked any more.
+    /// Discards the queries of a transfer that did not begin.
     fn clear_follow_ups(&mut self) {}
 
-    /// Whether the answers to [`Storage::queue_follow_ups`] come with the transfer's end.
+    /// Whether the answers to [`Storage::queue_follow_ups`] arrive with the end of the transfer.
     fn pipelines_follow_ups(&self, _spec: &TransferSpec) -> bool {
         false
     }
 
-    /// Makes a directory; `Ok(false)` when it exists already.
+    /// Creates a directory. `Ok(false)` if it exists already.
     ///
     /// # Errors
     /// The refusal by its class.
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure>;
 
-    /// Makes the symbolic link `link` to `target`, which is relative to the link's directory and leads
-    /// to `absolute`. A link that is there already is replaced. `Ok(false)`: the storage has no links.
+    /// Creates the symbolic link `link` with content `target`, which is relative to the link's
+    /// directory and leads to `absolute`. An existing link is replaced. `Ok(false)`: the storage
+    /// does not support links.
     ///
     /// # Errors
     /// The refusal by its class.
@@ -302,16 +311,17 @@ pub(crate) trait Storage: Send + Debug + Any {
     /// As [`Storage::stat`].
     async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
 
-    /// Removes what a path names, and of a directory everything below: links are removed, never followed.
+    /// Removes a file, or a directory with everything below it. Links are removed, never followed.
     ///
     /// # Errors
     /// As [`Storage::stat`].
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure>;
 
-    /// Renames a file and gives it its time, if that can be: the time is a courtesy.
+    /// Renames a file and sets its time, if the storage supports that. A failure to set the time is
+    /// ignored.
     ///
     /// # Errors
-    /// The refusal by its class, and of which name.
+    /// The refusal by its class, with the path that was refused.
     async fn rename(
         &mut self,
         from: &[u8],
@@ -319,12 +329,12 @@ pub(crate) trait Storage: Send + Debug + Any {
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure>;
 
-    /// Gives a file its time; `Ok(false)` where that cannot be.
+    /// Sets the modification time of a file. `Ok(false)` if the storage does not support it.
     ///
     /// # Errors
     /// The refusal by its class.
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure>;
 
-    /// The end of the session, politely and briefly.
+    /// Ends the session with a short exchange (QUIT).
     async fn close(self: Box<Self>) {}
 }

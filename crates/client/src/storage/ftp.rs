@@ -21,10 +21,10 @@ use crate::session::links::SymlinkCheckScope;
 use crate::transfer::{self, TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
-/// Most sums of ranges that are asked of a server ahead of the answers...
-const AHEAD: usize = 128;
-/// ...and of one that is asked one after the other, a round trip each.
-const IN_TURN: usize = 32;
+/// Most range checksums requested of a server with pipelining...
+const MAX_PIPELINED_CHECKSUMS: usize = 128;
+/// ...and without it, where each costs a round trip.
+const MAX_SEQUENTIAL_CHECKSUMS: usize = 32;
 
 #[async_trait]
 impl Storage for ClientSession {
@@ -39,17 +39,17 @@ impl Storage for ClientSession {
             partial_writes: features.esto,
             resumes_uploads: true,
             parallel: features.parallel,
-            any_order: self.planner.may_use_extended_mode(),
-            markers: self.planner.may_use_extended_mode(),
+            stores_any_order: self.planner.may_use_extended_mode(),
+            sends_markers: self.planner.may_use_extended_mode(),
             adapts_streams: features.tunes_streams,
             checksums_while_storing: features.store_checksum,
             sets_time: features.mfmt,
             third_party: Some(ThirdPartyProtocol::Ftp),
-            concurrency: match self.supports_pipelining() {
-                true => AHEAD,
-                false => IN_TURN,
+            max_queries: match self.supports_pipelining() {
+                true => MAX_PIPELINED_CHECKSUMS,
+                false => MAX_SEQUENTIAL_CHECKSUMS,
             },
-            is_here: self.is_on_this_machine(),
+            is_local: self.is_on_this_machine(),
             rtt: self.rtt(),
         }
     }
@@ -89,8 +89,8 @@ impl Storage for ClientSession {
     ) -> Result<AvailableChecksums, CopyFailure> {
         let features = self.features();
         Ok(AvailableChecksums {
-            parts: features.checksum_algorithms.clone(),
-            whole: features.x_checksum_algorithms.clone(),
+            ranges: features.checksum_algorithms.clone(),
+            whole_files: features.x_checksum_algorithms.clone(),
         })
     }
 
@@ -141,23 +141,28 @@ impl Storage for ClientSession {
         spec: &TransferSpec,
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<TransferAttempt, CopyFailure> {
-        let other = format!("{} speaks no FTP: nothing can be moved there", to.name());
+        let message = format!(
+            "{} is not an FTP server: files cannot be transferred to it directly",
+            to.name()
+        );
+        // PASV at one server and PORT at the other need both control connections (RFC 959 section
+        // 5.2).
         let to: &mut dyn Any = to;
         let to = to
             .downcast_mut::<Self>()
-            .ok_or_else(|| CopyFailure::new(Exit::Protocol, other))?;
+            .ok_or_else(|| CopyFailure::new(Exit::Protocol, message))?;
         transfer::third_party(self, path, to, to_path, spec, progress).await
     }
 
     fn queue_follow_ups(&mut self, spec: &TransferSpec, questions: &[FollowUpQuery<'_>]) {
         let commands = questions.iter().flat_map(|question| match *question {
-            FollowUpQuery::Sum {
+            FollowUpQuery::Checksum {
                 algorithm,
                 offset,
                 length,
                 path,
             } => self.checksum_commands(algorithm, offset, length, path),
-            FollowUpQuery::Facts(path) => self.stat_commands(path),
+            FollowUpQuery::Stat(path) => self.stat_commands(path),
         });
         let commands: Vec<Command> = commands.collect();
         self.pipeline_followups(spec, commands);

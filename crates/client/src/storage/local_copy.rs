@@ -1,4 +1,4 @@
-//! Bytes from an open file to an open file, within this machine.
+//! Copies from an open file to an open file on this machine.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::transfer::outcome::pull_failure;
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
-/// Bytes that one thread copies before it takes the next piece.
-const PIECE: u64 = 8 << 20;
-/// Files from this size on are copied by several threads, if nothing else was asked for.
-const LARGE: u64 = 64 << 20;
-/// Most threads, if nothing else was asked for: a few keep a disk or a file server busy.
+/// Bytes that one thread copies before it takes the next range.
+const BYTES_PER_STEP: u64 = 8 << 20;
+/// Size from which a file is copied by several threads by default.
+const PARALLEL_FROM: u64 = 64 << 20;
+/// Most threads by default. A few are enough to keep a disk or file server busy.
 const MOST_THREADS: u32 = 4;
 
-/// Copies what `spec` says is missing, by as many threads as it says streams: more than one store their
-/// pieces in any order. Where the whole is missing and the file system can, the copy shares
-/// the source's blocks.
+/// Copies the ranges that are missing according to `spec`, with one thread for each stream. Several
+/// threads store their ranges in any order. If the whole file is missing and the file system
+/// supports it, the copy shares the source's blocks (FICLONE).
 ///
 /// # Errors
-/// `Local` for what the disk says, `Integrity` when the source becomes shorter.
-pub(crate) async fn copy(
+/// `Local` for disk errors. `Integrity` if the source became shorter.
+pub(crate) async fn copy_local(
     source: Arc<dyn Source>,
     sink: Arc<dyn Sink>,
     spec: &TransferSpec,
@@ -35,7 +35,7 @@ pub(crate) async fn copy(
     let plan = PullPlan {
         origin: spec.part.map_or(0, |(offset, _)| offset),
         missing: spec.size.map(|size| spec.completed_ranges.gaps(0, size)),
-        piece: PIECE,
+        piece: BYTES_PER_STEP,
         view: None,
     };
     let settings = TransferSettings {
@@ -44,16 +44,17 @@ pub(crate) async fn copy(
         checksum: spec.checksum.filter(|_| spec.completed_ranges.is_empty()),
         ..TransferSettings::default()
     };
-    let doing = format!("copy {}", source.name());
+    let action = format!("copy {}", source.name());
     let whole = spec.completed_ranges.is_empty() && spec.part.is_none();
-    let running = Arc::clone(control);
-    let moved =
-        tokio::task::spawn_blocking(move || run(source, &sink, plan, whole, &settings, &running));
-    let moved = moved
+    let control = Arc::clone(control);
+    let result = tokio::task::spawn_blocking(move || {
+        copy_blocking(source, &sink, plan, whole, &settings, &control)
+    });
+    let result = result
         .await
         .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
-    let report =
-        moved.map_err(|error| pull_failure("this machine", &doing, &error, &spec.confirmation))?;
+    let report = result
+        .map_err(|error| pull_failure("this machine", &action, &error, &spec.confirmation))?;
     Ok(TransferAttempt {
         streams: report.evidence.streams.max(1),
         buffers: spec.options.buffers,
@@ -62,7 +63,7 @@ pub(crate) async fn copy(
     })
 }
 
-fn run(
+fn copy_blocking(
     source: Arc<dyn Source>,
     sink: &Arc<dyn Sink>,
     mut plan: PullPlan,
@@ -70,6 +71,7 @@ fn run(
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, DataError> {
+    // A clone takes no time, so it would ignore a rate limit.
     if whole && settings.options.rate.is_none() {
         let length = plan.missing.as_ref().map(RangeSet::end);
         if let Some(length) = length
@@ -83,10 +85,11 @@ fn run(
     pull::run(&FileOrigin(source), sink, &plan, settings, control)
 }
 
-/// Threads for a file of this size, if no number was asked for: several for a large one.
-pub(crate) fn threads(size: Option<u64>) -> u32 {
-    // Who asks for the number of cores reads files of the kernel: not for each of many small files.
-    if size.is_none_or(|size| size < LARGE) {
+/// Default number of threads for a file of this size.
+pub(crate) fn default_threads(size: Option<u64>) -> u32 {
+    // Reading the number of cores opens files in /proc and /sys, which is too slow for many small
+    // files.
+    if size.is_none_or(|size| size < PARALLEL_FROM) {
         return 1;
     }
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -101,13 +104,13 @@ mod tests {
     use crate::storage::conformance::spec;
 
     #[tokio::test]
-    async fn a_source_that_ends_before_its_size_is_no_whole_copy() {
+    async fn a_source_shorter_than_its_size_fails() {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, b"short").unwrap();
         let source = Arc::new(FileSource::new(file, "s").unwrap());
         let sink = Arc::new(FileSink::new(tempfile::tempfile().unwrap(), "d").unwrap());
         let announced = spec(Some(10));
-        let failed = copy(source, sink, &announced, &Arc::default()).await;
+        let failed = copy_local(source, sink, &announced, &Arc::default()).await;
         assert_eq!(failed.unwrap_err().exit, Exit::Integrity);
     }
 }

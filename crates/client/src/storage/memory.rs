@@ -1,6 +1,5 @@
-//! Files in memory as a storage: what the batch does with a storage can be watched and disturbed there.
-//!
-//! `memory://NAME/path` names a file on the shelf NAME of this process.
+//! In-memory storage for tests, with injected faults. `memory://NAME/path` names a file in the
+//! store NAME of this process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,10 +22,10 @@ use crate::answers::{RefusedRenameStep, RenameFailure, SymlinkCheckedEntry};
 use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 
-/// Largest file.
-const MOST: usize = 64 << 20;
+/// Largest file, bytes.
+const MAX_FILE_BYTES: usize = 64 << 20;
 
-/// Files by their paths.
+/// Files by path.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     state: Mutex<MemoryStoreState>,
@@ -36,17 +35,17 @@ pub(crate) struct MemoryStore {
 struct MemoryStoreState {
     files: BTreeMap<Vec<u8>, MemoryFile>,
     directories: BTreeSet<Vec<u8>>,
-    /// Nothing but whole files, stored in order: no ranges, sums, renaming or times.
-    plain: bool,
-    /// The next transfers break when so many bytes have moved in them.
-    breaks: Vec<u64>,
-    /// The next stored file has another byte at this offset.
+    /// Only whole files, stored in order: no ranges, checksums, renames or times.
+    minimal: bool,
+    /// Each of the next transfers breaks after so many bytes.
+    cut_after: Vec<u64>,
+    /// The next stored file gets a wrong byte at this offset.
     corrupts: Option<u64>,
-    /// The next file that is fetched comes with another byte at this offset.
+    /// The next fetched file has a wrong byte at this offset.
     garbles: Option<u64>,
-    /// From this offset on nothing comes of the next file that is fetched.
+    /// The next fetched file stalls at this offset.
     stalls: Option<u64>,
-    /// Bytes that were moved from and to here.
+    /// Bytes moved from and to this store.
     moved: u64,
 }
 
@@ -57,7 +56,7 @@ struct MemoryFile {
 }
 
 impl MemoryStore {
-    /// The shelf of this name, the same one each time.
+    /// The store of this name, the same one for each call.
     pub(crate) fn named(name: &str) -> Arc<Self> {
         static SHELVES: Mutex<BTreeMap<String, Arc<MemoryStore>>> = Mutex::new(BTreeMap::new());
         let mut shelves = SHELVES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,14 +67,14 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Can do as little as a storage may.
-    pub(crate) fn make_plain(&self) {
-        self.state().plain = true;
+    /// Removes all optional capabilities.
+    pub(crate) fn remove_capabilities(&self) {
+        self.state().minimal = true;
     }
 
-    /// Breaks the transfers that come, each after so many bytes.
+    /// Breaks the next transfers, each after so many bytes.
     pub(crate) fn break_after(&self, bytes: &[u64]) {
-        self.state().breaks = bytes.to_vec();
+        self.state().cut_after = bytes.to_vec();
     }
 
     /// Stores the next file with a wrong byte.
@@ -88,12 +87,12 @@ impl MemoryStore {
         self.state().garbles = Some(offset);
     }
 
-    /// Sends the next file up to a byte, and then nothing.
+    /// Stalls the next fetch at an offset.
     pub(crate) fn stall_at(&self, offset: u64) {
         self.state().stalls = Some(offset);
     }
 
-    /// Puts a file there.
+    /// Adds a file.
     pub(crate) fn put(&self, path: &str, bytes: &[u8], modified: i64) {
         let stored = MemoryFile {
             bytes: bytes.to_vec(),
@@ -102,14 +101,14 @@ impl MemoryStore {
         self.state().files.insert(path.as_bytes().to_vec(), stored);
     }
 
-    /// A file's content.
+    /// Content of a file.
     pub(crate) fn get(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.state();
         let stored = state.files.get(path.as_bytes())?;
         Some(stored.bytes.clone())
     }
 
-    /// All paths.
+    /// Paths of all files.
     pub(crate) fn paths(&self) -> Vec<String> {
         let state = self.state();
         let shown = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
@@ -122,40 +121,40 @@ impl MemoryStore {
     }
 }
 
-/// A session with a shelf.
+/// A session with an in-memory store.
 #[derive(Debug)]
 pub(crate) struct MemoryStorage {
     name: String,
-    shelf: Arc<MemoryStore>,
+    store: Arc<MemoryStore>,
 }
 
 impl MemoryStorage {
-    /// With the shelf of this name.
+    /// Opens the store of this name.
     pub(crate) fn open(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            shelf: MemoryStore::named(name),
+            store: MemoryStore::named(name),
         }
     }
 
-    fn missing(&self, path: &[u8]) -> CopyFailure {
+    fn missing_failure(&self, path: &[u8]) -> CopyFailure {
         let path = String::from_utf8_lossy(path);
         CopyFailure::new(Exit::NotFound, format!("{path}: not on {}", self.name))
     }
 
     fn stored(&self, path: &[u8]) -> Result<MemoryFile, CopyFailure> {
-        let found = self.shelf.state().files.get(path).cloned();
-        found.ok_or_else(|| self.missing(path))
+        let found = self.store.state().files.get(path).cloned();
+        found.ok_or_else(|| self.missing_failure(path))
     }
 
-    /// How a transfer that counted on `wire` ended.
-    fn ended(
+    /// Result of a transfer over `wire`.
+    fn attempt_result(
         &self,
         wire: &FaultyConnection,
         moved: Result<TransferAttempt, CopyFailure>,
     ) -> Result<TransferAttempt, CopyFailure> {
         let state = wire.lock();
-        self.shelf.state().moved += state.moved;
+        self.store.state().moved += state.moved;
         match (state.broken, moved) {
             (true, Err(_)) => Err(CopyFailure::transient(
                 Exit::Unreachable,
@@ -165,14 +164,14 @@ impl MemoryStorage {
         }
     }
 
-    fn wire(&self) -> Arc<FaultyConnection> {
-        let mut state = self.shelf.state();
-        let breaks = match state.breaks.is_empty() {
+    fn next_connection(&self) -> Arc<FaultyConnection> {
+        let mut state = self.store.state();
+        let breaks = match state.cut_after.is_empty() {
             true => u64::MAX,
-            false => state.breaks.remove(0),
+            false => state.cut_after.remove(0),
         };
         Arc::new(FaultyConnection(Mutex::new(FaultyConnectionState {
-            breaks,
+            cut_after: breaks,
             moved: 0,
             broken: false,
             wrong: None,
@@ -181,18 +180,18 @@ impl MemoryStorage {
     }
 }
 
-/// The connection of one transfer, up to where it breaks.
+/// The connection of one transfer, which may break.
 #[derive(Debug)]
 struct FaultyConnection(Mutex<FaultyConnectionState>);
 
 #[derive(Debug)]
 struct FaultyConnectionState {
-    breaks: u64,
+    cut_after: u64,
     moved: u64,
     broken: bool,
-    /// Offset of a byte that becomes another one on the way.
+    /// Offset of a byte that changes on the way.
     wrong: Option<u64>,
-    /// Offset of the first byte that does not come.
+    /// Offset of the first byte that does not arrive.
     stalls: Option<u64>,
 }
 
@@ -203,7 +202,7 @@ impl FaultyConnection {
 
     fn pass(&self, bytes: usize) -> io::Result<()> {
         let mut state = self.lock();
-        if state.moved >= state.breaks {
+        if state.moved >= state.cut_after {
             state.broken = true;
             return Err(io::ErrorKind::ConnectionReset.into());
         }
@@ -212,7 +211,7 @@ impl FaultyConnection {
     }
 }
 
-/// A file that is read over a wire.
+/// A file that is read over a faulty connection.
 #[derive(Debug)]
 struct MemoryDownloadSource(MemorySource, Arc<FaultyConnection>);
 
@@ -245,7 +244,7 @@ impl Source for MemoryDownloadSource {
     }
 }
 
-/// A file that is written over a wire.
+/// A file that is written over a faulty connection.
 #[derive(Debug)]
 struct MemoryUploadSink {
     shelf: Arc<MemoryStore>,
@@ -259,13 +258,13 @@ impl Sink for MemoryUploadSink {
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        // As a network would: in small steps, of which the last ones are lost.
+        // In small steps, as from a network, so that a break loses the last ones.
         for (n, step) in buf.chunks(64 << 10).enumerate() {
             self.wire.pass(step.len())?;
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             let from = from.saturating_add(n * (64 << 10));
             let end = from.saturating_add(step.len());
-            if end > MOST {
+            if end > MAX_FILE_BYTES {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
             let mut state = self.shelf.state();
@@ -293,21 +292,21 @@ impl Sink for MemoryUploadSink {
     }
 }
 
-fn above(path: &[u8]) -> &[u8] {
+fn parent(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
     &path[..end.max(1)]
 }
 
-fn name_of(path: &[u8]) -> &[u8] {
+fn file_name(path: &[u8]) -> &[u8] {
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
     &path[start..]
 }
 
-fn entry(path: &[u8], stored: &MemoryFile) -> ListedEntry {
+fn listed_entry(path: &[u8], stored: &MemoryFile) -> ListedEntry {
     ListedEntry {
         size: Some(stored.bytes.len() as u64),
         modified: stored.modified,
-        ..ListedEntry::new(name_of(path), EntryKind::File)
+        ..ListedEntry::new(file_name(path), EntryKind::File)
     }
 }
 
@@ -318,43 +317,46 @@ impl Storage for MemoryStorage {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let able = !self.shelf.state().plain;
+        let able = !self.store.state().minimal;
         Capabilities {
             ranges: able,
             partial_writes: able,
             resumes_uploads: able,
             parallel: able,
-            any_order: able,
-            markers: able,
+            stores_any_order: able,
+            sends_markers: able,
             adapts_streams: false,
             checksums_while_storing: false,
             sets_time: able,
             third_party: None,
-            concurrency: if able { 16 } else { 1 },
-            is_here: false,
+            max_queries: if able { 16 } else { 1 },
+            is_local: false,
             rtt: Duration::from_millis(1),
         }
     }
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        if path == b"/" || self.shelf.state().directories.contains(path) {
-            return Ok(ListedEntry::new(name_of(path), EntryKind::Dir));
+        if path == b"/" || self.store.state().directories.contains(path) {
+            return Ok(ListedEntry::new(file_name(path), EntryKind::Dir));
         }
-        self.stored(path).map(|stored| entry(path, &stored))
+        self.stored(path).map(|stored| listed_entry(path, &stored))
     }
 
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
         if self.stat(path).await?.kind != EntryKind::Dir {
             return Err(CopyFailure::new(Exit::Protocol, "not a directory"));
         }
-        let state = self.shelf.state();
+        let state = self.store.state();
         let files = state
             .files
             .iter()
-            .map(|(at, stored)| (at, entry(at, stored)));
+            .map(|(at, stored)| (at, listed_entry(at, stored)));
         let directories = state.directories.iter();
-        let directories = directories.map(|at| (at, ListedEntry::new(name_of(at), EntryKind::Dir)));
-        let inside = files.chain(directories).filter(|(at, _)| above(at) == path);
+        let directories =
+            directories.map(|at| (at, ListedEntry::new(file_name(at), EntryKind::Dir)));
+        let inside = files
+            .chain(directories)
+            .filter(|(at, _)| parent(at) == path);
         let marked = inside.map(|(_, entry)| SymlinkCheckedEntry {
             entry,
             is_certain: true,
@@ -366,7 +368,7 @@ impl Storage for MemoryStorage {
         &mut self,
         _path: &[u8],
     ) -> Result<AvailableChecksums, CopyFailure> {
-        Ok(match self.shelf.state().plain {
+        Ok(match self.store.state().minimal {
             true => AvailableChecksums::default(),
             false => AvailableChecksums::all(),
         })
@@ -392,12 +394,12 @@ impl Storage for MemoryStorage {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
         let source = MemorySource::new(self.stored(path)?.bytes, "stored");
-        let wire = self.wire();
-        wire.lock().wrong = self.shelf.state().garbles.take();
-        wire.lock().stalls = self.shelf.state().stalls.take();
+        let wire = self.next_connection();
+        wire.lock().wrong = self.store.state().garbles.take();
+        wire.lock().stalls = self.store.state().stalls.take();
         let source = MemoryDownloadSource(source, Arc::clone(&wire));
-        let moved = local_copy::copy(Arc::new(source), sink, spec, control).await;
-        self.ended(&wire, moved)
+        let moved = local_copy::copy_local(Arc::new(source), sink, spec, control).await;
+        self.attempt_result(&wire, moved)
     }
 
     async fn store(
@@ -408,49 +410,49 @@ impl Storage for MemoryStorage {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
         {
-            let mut state = self.shelf.state();
-            if above(path) != b"/" && !state.directories.contains(above(path)) {
-                return Err(self.missing(above(path)));
+            let mut state = self.store.state();
+            if parent(path) != b"/" && !state.directories.contains(parent(path)) {
+                return Err(self.missing_failure(parent(path)));
             }
-            if spec.completed_ranges.is_empty() || state.plain {
+            if spec.completed_ranges.is_empty() || state.minimal {
                 state.files.insert(path.to_vec(), MemoryFile::default());
             }
         }
-        let wire = self.wire();
+        let wire = self.next_connection();
         let sink = MemoryUploadSink {
-            shelf: Arc::clone(&self.shelf),
+            shelf: Arc::clone(&self.store),
             path: path.to_vec(),
             wire: Arc::clone(&wire),
         };
-        let moved = local_copy::copy(source, Arc::new(sink), spec, control).await;
-        if !self.shelf.state().plain {
+        let moved = local_copy::copy_local(source, Arc::new(sink), spec, control).await;
+        if !self.store.state().minimal {
             crate::transfer::control_messages::add_stored_ranges(
                 &spec.stored_ranges,
                 &control.stored(),
             );
         }
-        self.ended(&wire, moved)
+        self.attempt_result(&wire, moved)
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        let mut state = self.shelf.state();
-        if above(path) != b"/" && !state.directories.contains(above(path)) {
+        let mut state = self.store.state();
+        if parent(path) != b"/" && !state.directories.contains(parent(path)) {
             drop(state);
-            return Err(self.missing(above(path)));
+            return Err(self.missing_failure(parent(path)));
         }
         Ok(state.directories.insert(path.to_vec()))
     }
 
     async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let removed = self.shelf.state().files.remove(path);
-        removed.map(drop).ok_or_else(|| self.missing(path))
+        let removed = self.store.state().files.remove(path);
+        removed.map(drop).ok_or_else(|| self.missing_failure(path))
     }
 
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
         self.stat(path).await?;
         let below = [path, b"/"].concat();
         let stays = |at: &Vec<u8>| at != path && !at.starts_with(&below);
-        let mut state = self.shelf.state();
+        let mut state = self.store.state();
         state.files.retain(|at, _| stays(at));
         state.directories.retain(stays);
         Ok(())
@@ -462,8 +464,8 @@ impl Storage for MemoryStorage {
         to: &[u8],
         modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
-        let mut state = self.shelf.state();
-        if state.plain {
+        let mut state = self.store.state();
+        if state.minimal {
             let failure = CopyFailure::new(Exit::Protocol, "nothing is renamed here");
             let refused = RefusedRenameStep::RnfrRefused;
             return Err(RenameFailure {
@@ -473,7 +475,7 @@ impl Storage for MemoryStorage {
         }
         let Some(mut stored) = state.files.remove(from) else {
             drop(state);
-            return Err(self.missing(from).into());
+            return Err(self.missing_failure(from).into());
         };
         stored.modified = modified.or(stored.modified);
         state.files.insert(to.to_vec(), stored);
@@ -481,15 +483,15 @@ impl Storage for MemoryStorage {
     }
 
     async fn set_modified(&mut self, path: &[u8], time: Timestamp) -> Result<bool, CopyFailure> {
-        let mut state = self.shelf.state();
-        if state.plain {
+        let mut state = self.store.state();
+        if state.minimal {
             return Ok(false);
         }
         match state.files.get_mut(path) {
             Some(stored) => stored.modified = Some(time),
             None => {
                 drop(state);
-                return Err(self.missing(path));
+                return Err(self.missing_failure(path));
             }
         }
         Ok(true)

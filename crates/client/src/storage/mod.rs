@@ -1,4 +1,4 @@
-//! Storages (this machine's files, servers): the contract ([`contract`]), and everything that fulfils it.
+//! Storages (local files, servers): the contract ([`contract`]) and its implementations.
 
 use std::time::Duration;
 
@@ -27,29 +27,30 @@ use http::HttpStorage;
 pub(crate) use http::webdav;
 use pipes::StandardStreams;
 
-/// How sessions with all storages are opened.
+/// Parameters for opening sessions with any storage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StorageAccess {
-    /// Longest wait for an answer.
+    /// Longest wait for a reply.
     pub(crate) timeout: Duration,
-    /// Data connections may be with other hosts than a server's own.
+    /// Data connections may be with hosts other than the server.
     pub(crate) foreign_data: bool,
-    /// How names that are made on this machine get to disk.
+    /// How names that are created on this machine get to disk.
     pub(crate) sync_policy: SyncPolicy,
 }
 
 impl StorageAccess {
-    /// A session with a storage, ready to be asked. `opening` says how it begins with a server.
+    /// Opens a session with a storage. `opening` holds options for servers.
     ///
     /// # Errors
-    /// `Unreachable` when a server cannot be found (final) or reached (transient); `RefusedRenameStep` when the
-    /// login is refused.
+    /// `Unreachable` if the host name is unknown (permanent) or the server cannot be reached
+    /// (transient). `Refused` if the login is refused.
     pub(crate) async fn open(
         self,
         id: &StorageId,
         opening: SessionOpening<'_>,
     ) -> Result<Box<dyn Storage>, CopyFailure> {
         match id {
+            // Local storages need no session; opening them cannot fail.
             StorageId::LocalFiles => Ok(Box::new(LocalFiles::new(self.sync_policy))),
             StorageId::StandardStreams => Ok(Box::new(StandardStreams)),
             StorageId::Server(server) => self.open_server(server, opening).await,

@@ -15,7 +15,7 @@ use proto::listing::ListedEntry;
 use proto::timestamp::Timestamp;
 
 use super::contract::{AvailableChecksums, Capabilities, OpenSource, Storage};
-use super::files::HERE;
+use super::files::LOCAL_CAPABILITIES;
 use super::local_copy;
 use crate::answers::{RenameFailure, SymlinkCheckedEntry};
 use crate::partial::{WriteTarget, local_failure};
@@ -27,7 +27,7 @@ use crate::{CopyFailure, Exit};
 pub(crate) struct StandardStreams;
 
 impl StandardStreams {
-    fn nothing<T>() -> Result<T, CopyFailure> {
+    fn no_files<T>() -> Result<T, CopyFailure> {
         Err(CopyFailure::new(
             Exit::Usage,
             "standard input and output hold no files",
@@ -42,15 +42,15 @@ impl Storage for StandardStreams {
     }
 
     fn capabilities(&self) -> Capabilities {
-        HERE
+        LOCAL_CAPABILITIES
     }
 
     async fn stat(&mut self, _path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        Self::nothing()
+        Self::no_files()
     }
 
     async fn list(&mut self, _path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        Self::nothing()
+        Self::no_files()
     }
 
     async fn available_checksums(
@@ -67,14 +67,16 @@ impl Storage for StandardStreams {
         _length: Option<u64>,
         _path: &[u8],
     ) -> Result<String, CopyFailure> {
-        Self::nothing()
+        Self::no_files()
     }
 
     async fn open(&mut self, _path: &[u8]) -> Result<Option<OpenSource>, CopyFailure> {
         let name = "standard input";
+        // A duplicate, so that closing the source leaves standard input open.
         let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
         let stdin = stdin.map_err(|e| local_failure(Path::new(name), e))?;
-        // A redirected file may have been read in part, and whoever has it goes on after this copy.
+        // Sequential: a redirected file may be partly read, and the next reader of the descriptor
+        // continues after this copy.
         Ok(Some(OpenSource {
             source: Arc::new(FileSource::sequential(stdin, name)),
             facts: None,
@@ -93,8 +95,8 @@ impl Storage for StandardStreams {
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
         match self.open(path).await? {
-            Some(opened) => local_copy::copy(opened.source, sink, spec, control).await,
-            None => Self::nothing(),
+            Some(opened) => local_copy::copy_local(opened.source, sink, spec, control).await,
+            None => Self::no_files(),
         }
     }
 
@@ -107,22 +109,22 @@ impl Storage for StandardStreams {
     ) -> Result<TransferAttempt, CopyFailure> {
         match self.write_target(path)? {
             Some(WriteTarget::Direct { sink }) => {
-                local_copy::copy(source, sink, spec, control).await
+                local_copy::copy_local(source, sink, spec, control).await
             }
-            _ => Self::nothing(),
+            _ => Self::no_files(),
         }
     }
 
     async fn make_dir(&mut self, _path: &[u8]) -> Result<bool, CopyFailure> {
-        Self::nothing()
+        Self::no_files()
     }
 
     async fn remove(&mut self, _path: &[u8]) -> Result<(), CopyFailure> {
-        Self::nothing()
+        Self::no_files()
     }
 
     async fn remove_tree(&mut self, _path: &[u8]) -> Result<(), CopyFailure> {
-        Self::nothing()
+        Self::no_files()
     }
 
     async fn rename(
@@ -131,10 +133,10 @@ impl Storage for StandardStreams {
         _to: &[u8],
         _modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
-        Ok(Self::nothing()?)
+        Ok(Self::no_files()?)
     }
 
     async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, CopyFailure> {
-        Self::nothing()
+        Self::no_files()
     }
 }

@@ -1,5 +1,5 @@
-//! The lines of a trace. Times are seconds since the run began, sizes bytes, round trips
-//! microseconds, rates bits per second; docs/buffers.md explains them to users.
+//! The lines of a trace. Units: seconds since the run began, bytes, microseconds for round trips,
+//! bits per second for rates. docs/buffers.md describes them for users.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tune::streams::auto::{self, TransferSetting};
 use super::TraceSample;
 use crate::socket_stats;
 
-/// A transfer at one moment.
+/// One sample of a transfer.
 #[derive(Serialize)]
 pub(super) struct TransferTraceLine<'a> {
     /// `transfer`
@@ -19,59 +19,59 @@ pub(super) struct TransferTraceLine<'a> {
     time: f64,
     /// Source.
     file: &'a str,
-    /// Moved so far.
+    /// Bytes moved so far.
     bytes: u64,
-    /// Since the previous sample.
+    /// Rate since the previous sample.
     bandwidth: f64,
-    /// Largest smoothed round trip.
+    /// Largest smoothed round-trip time of the streams.
     rtt: u64,
     /// Sum of the streams' windows.
     window: u64,
-    /// Largest buffer of a stream in the transfer's direction.
+    /// Largest socket buffer in the direction of the transfer.
     buffer: u64,
-    /// Sum of what the streams' sockets hold.
+    /// Memory held by the streams' sockets.
     memory: u64,
-    /// Buffer that was pinned; null: none was.
+    /// Requested buffer size. Null if none was requested.
     buffer_set: Option<u64>,
-    /// Open now.
+    /// Open streams.
     streams: usize,
-    /// Limiter of the transfer as far as this end's kernel tells.
+    /// Limiter of the transfer according to this end's kernel.
     limiter: &'static str,
 }
 
-/// One stream at one moment.
+/// One sample of a stream.
 #[derive(Serialize)]
 pub(super) struct StreamTraceLine<'a> {
     /// `stream`
     sample: &'static str,
     time: f64,
     file: &'a str,
-    /// The same stream has the same number in all lines.
+    /// Number of the stream, the same in all its lines.
     stream: StreamId,
-    /// Sent and acknowledged, or received.
+    /// Bytes sent and acknowledged, or received.
     bytes: u64,
-    /// The kernel's delivery rate (senders; 0 otherwise).
+    /// Delivery rate as estimated by a sender's kernel. 0 otherwise.
     bandwidth: u64,
     rtt: u64,
-    /// [`UNKNOWN_RTT`] while the kernel has measured none.
+    /// [`UNKNOWN_RTT`] while the kernel has no sample.
     min_rtt: u64,
-    /// A receiver's own estimate, with its queueing; 0: none.
+    /// A receiver's own round-trip estimate, which includes queueing. 0: none.
     receive_rtt: u64,
     /// Congestion window of a sender, announced window of a receiver.
     window: u64,
-    /// Window that the peer offers: at a sender, the receiver's.
+    /// Window offered by the peer. At a sender: the receiver's window.
     peer_window: u64,
-    /// Granted in the stream's direction (twice what was asked for); 0 before bytes moved.
+    /// Granted buffer in the stream's direction (twice the requested size). 0 before bytes moved.
     buffer: u64,
-    /// Granted for each direction.
+    /// Granted buffer for each direction.
     buffer_send: u64,
     buffer_receive: u64,
-    /// Memory that the socket holds: queued to send, received and not read.
+    /// Memory held by the socket: queued to send, received and not read.
     memory: u64,
     in_flight: u64,
     retransmits: u64,
-    /// Microseconds with data outstanding; of that limited by the peer's window, by the send
-    /// buffer.
+    /// Time with data outstanding, and of that the time limited by the peer's window and by the
+    /// send buffer, microseconds.
     busy: u64,
     rwnd_limited: u64,
     sndbuf_limited: u64,
@@ -79,33 +79,33 @@ pub(super) struct StreamTraceLine<'a> {
 
 /// A decision about a stream's buffers.
 #[derive(Serialize)]
-pub(super) struct DecisionLine<'a> {
+pub(super) struct BufferDecisionTraceLine<'a> {
     /// `decision`
     sample: &'static str,
     time: f64,
     file: &'a str,
     stream: StreamId,
     limiter: &'static str,
-    /// The change; null: none, on purpose.
+    /// The change. Null if none was made deliberately.
     change: Option<String>,
     reason: &'a str,
 }
 
-/// A decision about a transfer's streams: their number, congestion control, pace.
+/// A decision about a transfer's streams: number, congestion control, pacing.
 #[derive(Serialize)]
-pub(super) struct StreamDecisionLine<'a> {
-    /// `decision`; one without `stream`
+pub(super) struct TransferDecisionTraceLine<'a> {
+    /// `decision`, without a `stream` field
     sample: &'static str,
     time: f64,
     file: &'a str,
     limiter: &'static str,
-    /// `streams 4`, `congestion bbr`, `pace 98.8M` (bits per second over all streams), `pace none`;
-    /// null: nothing, on purpose.
+    /// `streams 4`, `congestion bbr`, `pace 98.8M` (bits per second over all streams), `pace none`.
+    /// Null if no change was made deliberately.
     change: Option<String>,
     reason: &'a str,
 }
 
-/// `min_rtt` of a stream that has measured none, as Linux shows it.
+/// `min_rtt` of a stream without a sample: the value of `tcpi_min_rtt` in that case.
 const UNKNOWN_RTT: u64 = u32::MAX as u64;
 
 /// A time in whole microseconds.
@@ -113,15 +113,16 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn transfer<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> {
+pub(super) fn transfer_line<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> {
     let streams = snapshot.streams;
-    let seconds = snapshot.since.as_secs_f64().max(1e-6);
+    // Two samples may have the same time; a rate needs a positive interval.
+    let seconds = snapshot.since_previous.as_secs_f64().max(1e-6);
     TransferTraceLine {
         sample: "transfer",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
         bytes: snapshot.bytes,
-        bandwidth: snapshot.fresh as f64 * 8.0 / seconds,
+        bandwidth: snapshot.new_bytes as f64 * 8.0 / seconds,
         rtt: streams
             .iter()
             .map(|s| micros(s.smoothed_rtt))
@@ -136,77 +137,81 @@ pub(super) fn transfer<'a>(snapshot: &TraceSample<'a>) -> TransferTraceLine<'a> 
     }
 }
 
-pub(super) fn stream<'a>(snapshot: &TraceSample<'a>, one: &TcpSample) -> StreamTraceLine<'a> {
+pub(super) fn stream_line<'a>(
+    snapshot: &TraceSample<'a>,
+    sample: &TcpSample,
+) -> StreamTraceLine<'a> {
     StreamTraceLine {
         sample: "stream",
         time: snapshot.time.as_secs_f64(),
         file: snapshot.file,
-        stream: one.stream,
-        bytes: one.bytes_acked.max(one.bytes_received),
-        bandwidth: one.delivery_rate.saturating_mul(8),
-        rtt: micros(one.smoothed_rtt),
-        min_rtt: if one.min_rtt.is_zero() {
+        stream: sample.stream,
+        // A stream carries data in one direction, so the larger counter is its own.
+        bytes: sample.bytes_acked.max(sample.bytes_received),
+        bandwidth: sample.delivery_rate.saturating_mul(8),
+        rtt: micros(sample.smoothed_rtt),
+        min_rtt: if sample.min_rtt.is_zero() {
             UNKNOWN_RTT
         } else {
-            micros(one.min_rtt)
+            micros(sample.min_rtt)
         },
-        receive_rtt: micros(one.receiver_rtt),
-        window: socket_stats::window(one),
-        peer_window: one.peer_window,
-        buffer: socket_stats::buffer(one),
-        buffer_send: one.send_buffer,
-        buffer_receive: one.receive_buffer,
-        memory: one.socket_memory(),
-        in_flight: one.unacked,
-        retransmits: one.retransmits,
-        busy: micros(one.busy_time),
-        rwnd_limited: micros(one.rwnd_limited),
-        sndbuf_limited: micros(one.sndbuf_limited),
+        receive_rtt: micros(sample.receiver_rtt),
+        window: socket_stats::window(sample),
+        peer_window: sample.peer_window,
+        buffer: socket_stats::buffer(sample),
+        buffer_send: sample.send_buffer,
+        buffer_receive: sample.receive_buffer,
+        memory: sample.socket_memory(),
+        in_flight: sample.unacked,
+        retransmits: sample.retransmits,
+        busy: micros(sample.busy_time),
+        rwnd_limited: micros(sample.rwnd_limited),
+        sndbuf_limited: micros(sample.sndbuf_limited),
     }
 }
 
-pub(super) fn decision<'a>(
+pub(super) fn buffer_decision_line<'a>(
     time: Duration,
     file: &'a str,
     decision: &'a BufferDecision,
-) -> DecisionLine<'a> {
-    DecisionLine {
+) -> BufferDecisionTraceLine<'a> {
+    BufferDecisionTraceLine {
         sample: "decision",
         time: time.as_secs_f64(),
         file,
         stream: decision.stream,
         limiter: decision.limiter.name(),
-        change: decision.setting.map(change),
+        change: decision.setting.map(describe_buffer_setting),
         reason: &decision.reason,
     }
 }
 
-fn change(change: BufferSetting) -> String {
-    let (what, bytes) = match change {
+fn describe_buffer_setting(change: BufferSetting) -> String {
+    let (kind, bytes) = match change {
         BufferSetting::SendBuffer(bytes) => ("send buffer", bytes),
         BufferSetting::ReceiveBuffer(bytes) => ("receive buffer", bytes),
         BufferSetting::WindowClamp(bytes) => ("window", bytes),
         BufferSetting::RestoreAutotuning(bytes) => ("regrow", bytes),
     };
-    format!("{what} {bytes}")
+    format!("{kind} {bytes}")
 }
 
-pub(super) fn stream_decision<'a>(
+pub(super) fn transfer_decision_line<'a>(
     time: Duration,
     file: &'a str,
     decision: &'a auto::TransferDecision,
-) -> StreamDecisionLine<'a> {
-    StreamDecisionLine {
+) -> TransferDecisionTraceLine<'a> {
+    TransferDecisionTraceLine {
         sample: "decision",
         time: time.as_secs_f64(),
         file,
         limiter: decision.limiter.name(),
-        change: decision.setting.as_ref().map(step),
+        change: decision.setting.as_ref().map(describe_transfer_setting),
         reason: &decision.reason,
     }
 }
 
-fn step(step: &TransferSetting) -> String {
+fn describe_transfer_setting(step: &TransferSetting) -> String {
     match step {
         TransferSetting::Streams(count) => format!("streams {count}"),
         TransferSetting::CongestionControl(name) => format!("congestion {name}"),

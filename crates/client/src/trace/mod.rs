@@ -1,5 +1,5 @@
-//! `--trace`: JSON Lines, several times a second one line per stream and one per transfer, and a
-//! line for every decision about buffers and about streams.
+//! `--trace`: JSON Lines, several times a second one line per stream and one per transfer, and one
+//! line for each decision about buffers or streams.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -21,39 +21,42 @@ mod lines;
 /// An open trace file.
 #[derive(Debug)]
 pub(crate) struct TraceFile {
-    out: Mutex<BufWriter<File>>,
+    writer: Mutex<BufWriter<File>>,
 }
 
-/// One transfer at one moment.
+/// One sample of a transfer and its streams.
 #[derive(Debug)]
 pub(crate) struct TraceSample<'a> {
-    /// Since the run began.
+    /// Time since the run began.
     pub(crate) time: Duration,
-    /// Since the previous sample.
-    pub(crate) since: Duration,
+    /// Time since the previous sample.
+    pub(crate) since_previous: Duration,
     /// Source.
     pub(crate) file: &'a str,
     /// Bytes moved so far.
     pub(crate) bytes: u64,
     /// Bytes moved since the previous sample.
-    pub(crate) fresh: u64,
-    /// Pinned buffer, bytes.
+    pub(crate) new_bytes: u64,
+    /// Requested buffer size, bytes.
     pub(crate) buffer_set: Option<u64>,
-    /// The streams.
+    /// Samples of the streams.
     pub(crate) streams: &'a [TcpSample],
 }
 
 impl TraceFile {
-    /// Creates the file, or empties it when no other run is writing it.
+    /// Creates the file, or truncates it if no other run is writing it.
     pub(crate) fn create(path: &Path) -> Result<Self, CopyFailure> {
         let open = || {
             let mut options = OpenOptions::new();
             let file = options
                 .write(true)
                 .create(true)
+                // Truncated below, once the lock shows that no other run writes it.
                 .truncate(false)
                 .open(path)?;
+            // A pipe or /dev/stderr cannot be locked or truncated.
             if file.metadata()?.is_file() {
+                // Checked before truncating: another run's trace must stay intact.
                 if take_write_lock(&file, WriteLockKind::Exclusive)? == WriteLockStatus::Busy {
                     return Err(io::Error::other("another run is writing this trace"));
                 }
@@ -63,53 +66,64 @@ impl TraceFile {
         };
         let file = open().map_err(|e| local_failure(path, e))?;
         Ok(Self {
-            out: Mutex::new(BufWriter::new(file)),
+            writer: Mutex::new(BufWriter::new(file)),
         })
     }
 
-    /// Writes the lines of one moment. A trace that cannot be written does not stop a transfer.
-    pub(crate) fn write(&self, snapshot: &TraceSample<'_>) {
-        let mut out = self.out();
+    /// Writes the lines of one sample. A write error does not stop a transfer.
+    pub(crate) fn write_sample(&self, snapshot: &TraceSample<'_>) {
+        let mut writer = self.writer();
         for sample in snapshot.streams {
-            line(&mut *out, &lines::stream(snapshot, sample));
+            write_line(&mut *writer, &lines::stream_line(snapshot, sample));
         }
-        line(&mut *out, &lines::transfer(snapshot));
-        flush(&mut *out);
+        write_line(&mut *writer, &lines::transfer_line(snapshot));
+        flush(&mut *writer);
     }
 
-    /// Writes what was decided about the buffers of `file` at `time` since the run began.
-    pub(crate) fn decided(&self, time: Duration, file: &str, decision: &BufferDecision) {
-        let mut out = self.out();
-        line(&mut *out, &lines::decision(time, file, decision));
-        flush(&mut *out);
+    /// Writes a decision about the buffers of `file`, made at `time` since the run began.
+    pub(crate) fn write_buffer_decision(
+        &self,
+        time: Duration,
+        file: &str,
+        decision: &BufferDecision,
+    ) {
+        let mut writer = self.writer();
+        write_line(
+            &mut *writer,
+            &lines::buffer_decision_line(time, file, decision),
+        );
+        flush(&mut *writer);
     }
 
-    /// Writes what was decided about the streams of `file` at `time` since the run began.
-    pub(crate) fn streams_decided(
+    /// Writes a decision about the streams of `file`, made at `time` since the run began.
+    pub(crate) fn write_transfer_decision(
         &self,
         time: Duration,
         file: &str,
         decision: &auto::TransferDecision,
     ) {
-        let mut out = self.out();
-        line(&mut *out, &lines::stream_decision(time, file, decision));
-        flush(&mut *out);
+        let mut writer = self.writer();
+        write_line(
+            &mut *writer,
+            &lines::transfer_decision_line(time, file, decision),
+        );
+        flush(&mut *writer);
     }
 
-    fn out(&self) -> MutexGuard<'_, BufWriter<File>> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writer(&self) -> MutexGuard<'_, BufWriter<File>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn line(out: &mut impl Write, value: &impl Serialize) {
-    let written = serde_json::to_writer(&mut *out, value).map_err(io::Error::from);
-    if let Err(e) = written.and_then(|()| out.write_all(b"\n")) {
+fn write_line(writer: &mut impl Write, value: &impl Serialize) {
+    let written = serde_json::to_writer(&mut *writer, value).map_err(io::Error::from);
+    if let Err(e) = written.and_then(|()| writer.write_all(b"\n")) {
         tracing::debug!("trace: {e}");
     }
 }
 
-fn flush(out: &mut impl Write) {
-    if let Err(e) = out.flush() {
+fn flush(writer: &mut impl Write) {
+    if let Err(e) = writer.flush() {
         tracing::debug!("trace: {e}");
     }
 }

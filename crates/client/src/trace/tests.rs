@@ -16,7 +16,7 @@ fn written(write: impl FnOnce(&TraceFile)) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn two_runs_do_not_write_one_trace() {
+fn a_second_run_cannot_write_the_same_trace() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t");
     let first = TraceFile::create(&path).unwrap();
@@ -27,7 +27,7 @@ fn two_runs_do_not_write_one_trace() {
 }
 
 #[test]
-fn one_line_a_stream_and_one_a_transfer() {
+fn a_sample_has_one_line_per_stream_and_one_per_transfer() {
     let sender = |stream, send_queue_memory| TcpSample {
         stream,
         bytes_acked: 5_000_000,
@@ -41,12 +41,12 @@ fn one_line_a_stream_and_one_a_transfer() {
         ..TcpSample::default()
     };
     let lines = written(|trace| {
-        trace.write(&TraceSample {
+        trace.write_sample(&TraceSample {
             time: Duration::from_millis(1500),
-            since: Duration::from_millis(200),
+            since_previous: Duration::from_millis(200),
             file: "ftp://h/a",
             bytes: 10_000_000,
-            fresh: 1_000_000,
+            new_bytes: 1_000_000,
             buffer_set: None,
             streams: &[sender(8, 1000), sender(11, 20)],
         });
@@ -69,7 +69,7 @@ fn one_line_a_stream_and_one_a_transfer() {
 }
 
 #[test]
-fn a_decision_tells_what_is_done_and_why() {
+fn a_buffer_decision_has_its_change_and_reason() {
     let mut decision = BufferDecision {
         stream: 3,
         at: Duration::from_secs(9),
@@ -78,9 +78,9 @@ fn a_decision_tells_what_is_done_and_why() {
         reason: "autotuning is at its end".to_owned(),
     };
     let lines = written(|trace| {
-        trace.decided(Duration::from_millis(2500), "f", &decision);
+        trace.write_buffer_decision(Duration::from_millis(2500), "f", &decision);
         decision.setting = None;
-        trace.decided(Duration::from_millis(2500), "f", &decision);
+        trace.write_buffer_decision(Duration::from_millis(2500), "f", &decision);
     });
     assert_eq!(
         lines[0],
@@ -94,7 +94,7 @@ fn a_decision_tells_what_is_done_and_why() {
 }
 
 #[test]
-fn a_decision_about_streams_says_which_step_is_taken() {
+fn a_transfer_decision_has_its_change_and_reason() {
     let of = |step| auto::TransferDecision {
         at: Duration::from_secs(9),
         setting: step,
@@ -110,7 +110,7 @@ fn a_decision_about_streams_says_which_step_is_taken() {
     ];
     let lines = written(|trace| {
         for step in steps {
-            trace.streams_decided(Duration::from_millis(2500), "f", &of(step));
+            trace.write_transfer_decision(Duration::from_millis(2500), "f", &of(step));
         }
     });
     assert_eq!(

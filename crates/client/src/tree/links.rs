@@ -2,88 +2,93 @@
 
 use std::sync::Arc;
 
-/// Why a link was left out that nobody asked for.
-pub(super) const NOT_ASKED: &str =
+/// Reason for skipping a link by default.
+pub(super) const LINK_SKIPPED: &str =
     "symbolic link; --links follow copies what it points to, --links copy the link itself";
 
-/// Why a link was left out that leads to a directory above itself.
-pub(super) const LOOP: &str = "symbolic link to a directory that it is in: a loop";
+/// Reason for skipping a link to a directory that contains it.
+pub(super) const LINK_LOOP: &str = "symbolic link to a directory that contains it (a loop)";
 
-/// Why a link was left out that leads to nothing.
-pub(super) const NOWHERE: &str = "symbolic link that leads nowhere";
+/// Reason for skipping a link to a missing file.
+pub(super) const DANGLING_LINK: &str = "dangling symbolic link";
 
-/// The directories from the top of a tree to one in it, by what tells two of them apart: device and
-/// inode here, the `Unique` fact of servers.
+/// The directories from the top of a tree down to one of its directories. They are identified by
+/// device and inode on this machine, and by the `unique` fact of servers (RFC 3659 section 7.5.2).
 #[derive(Debug, Default)]
 pub(super) struct DirectoryChain {
     id: Option<String>,
-    up: Option<Arc<DirectoryChain>>,
-    /// A link was followed without knowing which directory it leads to.
-    pub(super) blind: bool,
+    parent: Option<Arc<DirectoryChain>>,
+    /// A link was followed to a directory of unknown identity.
+    pub(super) followed_unknown_link: bool,
 }
 
 impl DirectoryChain {
-    /// At the top.
-    pub(super) fn top(id: Option<String>) -> Arc<Self> {
+    /// The chain of the top directory.
+    pub(super) fn root(id: Option<String>) -> Arc<Self> {
         Arc::new(Self {
             id,
-            up: None,
-            blind: false,
+            parent: None,
+            followed_unknown_link: false,
         })
     }
 
-    /// One directory further down; `linked`: by a link.
-    pub(super) fn below(self: &Arc<Self>, id: Option<String>, linked: bool) -> Arc<Self> {
+    /// The chain of a directory below. `linked`: reached through a link.
+    pub(super) fn child(self: &Arc<Self>, id: Option<String>, linked: bool) -> Arc<Self> {
         Arc::new(Self {
-            blind: self.blind || (linked && id.is_none()),
+            followed_unknown_link: self.followed_unknown_link || (linked && id.is_none()),
             id,
-            up: Some(Arc::clone(self)),
+            parent: Some(Arc::clone(self)),
         })
     }
 
-    /// Whether the directory is on the way.
-    pub(super) fn holds(&self, id: &str) -> bool {
+    /// Whether the chain contains the directory.
+    pub(super) fn contains(&self, id: &str) -> bool {
         let mut at = Some(self);
-        while let Some(trail) = at {
-            if trail.id.as_deref() == Some(id) {
+        while let Some(chain) = at {
+            if chain.id.as_deref() == Some(id) {
                 return true;
             }
-            at = trail.up.as_deref();
+            at = chain.parent.as_deref();
         }
         false
     }
 }
 
-/// The target that a copy of a link in `directory` (relative to the tree's top) must hold, so that it leads to the
-/// same place within the copied tree. `None` where it leads out of the tree, or where that cannot be
-/// known. `top` is where the tree is: an absolute target below it is made relative.
+/// The content of a copied link, so that it leads to the same place in the copied tree. `directory`
+/// is the directory of the link, relative to the tree's top. `None` if the link leads out of the
+/// tree or this cannot be determined. `top` is the path of the tree: an absolute target below it is
+/// made relative.
 ///
-/// `..` is taken at the beginning only: behind a name that may itself be a link, it would lead
+/// `..` is accepted only at the beginning. After a name that may itself be a link, it could lead
 /// anywhere.
-pub(super) fn inner_target(top: &[u8], directory: &[u8], target: &[u8]) -> Option<Vec<u8>> {
-    let depth = parts(directory).count();
+pub(super) fn target_within_tree(top: &[u8], directory: &[u8], target: &[u8]) -> Option<Vec<u8>> {
+    // A link may climb at most to the top of the tree.
+    let depth = components(directory).count();
     if let Some(absolute) = target.strip_prefix(b"/") {
-        let top: Vec<&[u8]> = parts(top).collect();
-        let mut rest = parts(absolute);
-        let under = top.iter().all(|part| rest.next() == Some(*part));
+        let top: Vec<&[u8]> = components(top).collect();
+        let mut rest = components(absolute);
+        let is_below = top.iter().all(|part| rest.next() == Some(*part));
         let rest: Vec<&[u8]> = rest.collect();
-        if !under || rest.contains(&&b".."[..]) {
+        if !is_below || rest.contains(&&b".."[..]) {
             return None;
         }
-        let mut steps = vec![&b".."[..]; depth];
-        steps.extend(rest);
-        return Some(match steps.is_empty() {
+        // Relative, so that the copied link stays valid wherever the tree is copied to.
+        let mut path = vec![&b".."[..]; depth];
+        path.extend(rest);
+        return Some(match path.is_empty() {
             true => b".".to_vec(),
-            false => steps.join(&b'/'),
+            false => path.join(&b'/'),
         });
     }
-    let up = parts(target).take_while(|part| *part == b"..").count();
-    let later = parts(target).skip(up).any(|part| part == b"..");
-    (!target.is_empty() && up <= depth && !later).then(|| target.to_vec())
+    let leading_parents = components(target).take_while(|part| *part == b"..").count();
+    let has_later_parent = components(target)
+        .skip(leading_parents)
+        .any(|part| part == b"..");
+    (!target.is_empty() && leading_parents <= depth && !has_later_parent).then(|| target.to_vec())
 }
 
 /// Components without `.` and empty ones.
-fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|b| *b == b'/')
         .filter(|part| !part.is_empty() && *part != b".")
 }
@@ -93,7 +98,7 @@ mod tests {
     use super::*;
 
     fn target(directory: &str, target: &str) -> Option<String> {
-        inner_target(b"/src/t", directory.as_bytes(), target.as_bytes())
+        target_within_tree(b"/src/t", directory.as_bytes(), target.as_bytes())
             .map(|t| String::from_utf8(t).unwrap())
     }
 
@@ -118,11 +123,16 @@ mod tests {
     }
 
     #[test]
-    fn a_trail_knows_the_directories_above() {
-        let top = DirectoryChain::top(Some("1".to_owned()));
-        let inner = top.below(Some("2".to_owned()), false);
-        assert!(inner.holds("1") && inner.holds("2") && !inner.holds("3"));
-        assert!(!inner.blind && !inner.below(None, false).blind);
-        assert!(inner.below(None, true).below(None, false).blind);
+    fn a_directory_chain_contains_its_ancestors() {
+        let top = DirectoryChain::root(Some("1".to_owned()));
+        let inner = top.child(Some("2".to_owned()), false);
+        assert!(inner.contains("1") && inner.contains("2") && !inner.contains("3"));
+        assert!(!inner.followed_unknown_link && !inner.child(None, false).followed_unknown_link);
+        assert!(
+            inner
+                .child(None, true)
+                .child(None, false)
+                .followed_unknown_link
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! Directory trees: what is in them, and which names may be used.
+//! Directory trees: their content, and which names are acceptable.
 //!
-//! Names that a server lists are hostile until checked: a name with `/` or a `..` would lead out of
-//! the destination.
+//! Names in a server's listing are untrusted: a name with `/` or a `..` would lead out of the
+//! destination.
 
 use std::sync::Arc;
 
@@ -16,35 +16,35 @@ mod links;
 
 use links::DirectoryChain;
 
-/// Deepest nesting that is walked: a server that follows links may list a loop for ever.
+/// Greatest depth that is walked. A server that follows links may list a loop endlessly.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// Most entries of a tree, files and directories: a copy's plan holds them all, some 200 bytes for each.
+/// Most entries of a tree. A plan holds all of them, about 200 bytes each.
 const MAX_ENTRIES: usize = 5_000_000;
 
-/// A tree's content. Paths are relative to its top, components separated by `/`.
+/// Content of a tree. Paths are relative to its top, with components separated by `/`.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryTree {
     /// Directories below the top, parents first.
     pub(crate) directories: Vec<Vec<u8>>,
     /// Regular files.
     pub(crate) files: Vec<(Vec<u8>, SourceFacts)>,
-    /// Symbolic links to be made, and what they hold: a path within the tree.
+    /// Symbolic links to create, with their content: a path within the tree.
     pub(crate) links: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Not copied, and why: links that nobody asked for or that lead nowhere, pipes, devices.
+    /// Skipped entries with the reason: links, pipes, devices.
     pub(crate) skipped: Vec<(Vec<u8>, String)>,
-    /// Refused or unreadable.
+    /// Entries that were refused or could not be read.
     pub(crate) failed: Vec<(Vec<u8>, CopyFailure)>,
 }
 
-/// Whether one component may be created below a destination: not empty, not `.` or `..`, without
-/// `/` and NUL.
+/// Checks that a name may be created below a destination: not empty, not `.` or `..`, without `/`
+/// and NUL.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
-    let refuse = |why: &str| {
-        let shown = String::from_utf8_lossy(name);
+    let refuse = |reason: &str| {
+        let display_name = String::from_utf8_lossy(name);
         Err(CopyFailure::new(
             Exit::Protocol,
-            format!("refused the name {shown:?}: {why}"),
+            format!("refused the name {display_name:?}: {reason}"),
         ))
     };
     match name {
@@ -56,20 +56,20 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), CopyFailure> {
     }
 }
 
-/// Whether a name can be sent on an FTP control channel.
+/// Checks that a name can be sent on an FTP control connection.
 pub(crate) fn check_sendable(name: &[u8]) -> Result<(), CopyFailure> {
     if name.iter().any(|b| matches!(b, b'\r' | b'\n')) {
-        let shown = String::from_utf8_lossy(name);
+        let display_name = String::from_utf8_lossy(name);
         return Err(CopyFailure::new(
             Exit::Protocol,
-            format!("{shown:?}: FTP cannot carry a name with a line break"),
+            format!("{display_name:?}: FTP cannot carry a name with a line break"),
         ));
     }
     Ok(())
 }
 
-/// `directory/name`, or `name` at the top.
-pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+/// `directory/name`, or `name` if the directory is empty.
+pub(crate) fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() {
         return name.to_vec();
     }
@@ -80,16 +80,16 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 /// A directory that is still to be read.
 #[derive(Debug, Clone, Default)]
 struct PendingDirectory {
-    /// Relative to the top.
+    /// Path relative to the top.
     path: Vec<u8>,
     depth: usize,
-    trail: Arc<DirectoryChain>,
+    ancestors: Arc<DirectoryChain>,
 }
 
 impl PendingDirectory {
-    fn top(id: Option<String>) -> Self {
+    fn root(id: Option<String>) -> Self {
         Self {
-            trail: DirectoryChain::top(id),
+            ancestors: DirectoryChain::root(id),
             ..Self::default()
         }
     }
@@ -98,157 +98,168 @@ impl PendingDirectory {
 type PendingDirectories = Vec<PendingDirectory>;
 
 impl DirectoryTree {
-    /// Sorts one listed entry of a directory in that is no link.
-    fn add(
+    /// Adds one listed entry that is not a link.
+    fn add_entry(
         &mut self,
-        branch: &PendingDirectory,
+        directory: &PendingDirectory,
         entry: &ListedEntry,
-        next: &mut PendingDirectories,
+        pending: &mut PendingDirectories,
     ) {
-        let relative = join(&branch.path, &entry.name);
+        let relative = join_path(&directory.path, &entry.name);
         match entry.kind {
             EntryKind::CurrentDir | EntryKind::ParentDir => {}
             EntryKind::Dir => {
                 let id = entry.unique.clone();
-                if id.as_ref().is_some_and(|id| branch.trail.holds(id)) {
-                    self.skipped.push((relative, links::LOOP.to_owned()));
+                // A server may list an ancestor as its own child (bind mounts, followed links).
+                if id
+                    .as_ref()
+                    .is_some_and(|id| directory.ancestors.contains(id))
+                {
+                    self.skipped.push((relative, links::LINK_LOOP.to_owned()));
                 } else {
-                    let trail = branch.trail.below(id, false);
-                    self.descend(relative, branch.depth, trail, next);
+                    let ancestors = directory.ancestors.child(id, false);
+                    self.add_directory(relative, directory.depth, ancestors, pending);
                 }
             }
             EntryKind::File => self.files.push((relative, SourceFacts::from_entry(entry))),
-            EntryKind::SymLink => self.skipped.push((relative, links::NOWHERE.to_owned())),
+            EntryKind::SymLink => self
+                .skipped
+                .push((relative, links::DANGLING_LINK.to_owned())),
             EntryKind::Other => self.skipped.push((relative, "not a regular file".into())),
         }
     }
 
-    /// Whether the tree may be held.
-    fn check_size(&self, top: &[u8], most: usize) -> Result<(), CopyFailure> {
+    /// Checks that the tree is not larger than the limit.
+    fn check_size(&self, top: &[u8], max_entries: usize) -> Result<(), CopyFailure> {
         let kinds = [self.directories.len(), self.files.len(), self.skipped.len()];
-        if kinds.iter().sum::<usize>() + self.failed.len() <= most {
+        if kinds.iter().sum::<usize>() + self.failed.len() <= max_entries {
             return Ok(());
         }
         Err(CopyFailure::new(
             Exit::Protocol,
             format!(
-                "{} has more than {most} entries below it: name its directories one by one",
+                "{} has more than {max_entries} entries below it: name its directories one by one",
                 display_path(top)
             ),
         ))
     }
 
-    fn descend(
+    fn add_directory(
         &mut self,
         relative: Vec<u8>,
         depth: usize,
-        trail: Arc<DirectoryChain>,
-        next: &mut PendingDirectories,
+        ancestors: Arc<DirectoryChain>,
+        pending: &mut PendingDirectories,
     ) {
+        // Only loops that identities cannot reveal get this deep.
         if depth >= MAX_DEPTH {
-            let why = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
+            let reason = format!("more than {MAX_DEPTH} directories deep: a loop of links?");
             self.failed
-                .push((relative, CopyFailure::new(Exit::Protocol, why)));
+                .push((relative, CopyFailure::new(Exit::Protocol, reason)));
             return;
         }
         self.directories.push(relative.clone());
-        next.push(PendingDirectory {
+        pending.push(PendingDirectory {
             path: relative,
             depth: depth + 1,
-            trail,
+            ancestors,
         });
     }
 
-    /// A followed link to a directory; `id` tells which, if it can be known.
-    fn descend_link(
+    /// Adds a followed link to a directory. `id` identifies that directory, if known.
+    fn add_linked_directory(
         &mut self,
         relative: Vec<u8>,
-        branch: &PendingDirectory,
+        directory: &PendingDirectory,
         id: Option<String>,
-        next: &mut PendingDirectories,
+        pending: &mut PendingDirectories,
     ) {
         match &id {
-            Some(id) if branch.trail.holds(id) => {
-                self.skipped.push((relative, links::LOOP.to_owned()));
+            Some(id) if directory.ancestors.contains(id) => {
+                self.skipped.push((relative, links::LINK_LOOP.to_owned()));
             }
-            None if branch.trail.blind => {
-                let why = "symbolic link below a symbolic link, and the server does not tell whether \
+            None if directory.ancestors.followed_unknown_link => {
+                let reason = "symbolic link below a symbolic link, and the server does not report whether \
                            that is a loop: copy it under its own name";
                 self.failed
-                    .push((relative, CopyFailure::new(Exit::Protocol, why)));
+                    .push((relative, CopyFailure::new(Exit::Protocol, reason)));
             }
             _ => {
-                let trail = branch.trail.below(id, true);
-                self.descend(relative, branch.depth, trail, next);
+                let ancestors = directory.ancestors.child(id, true);
+                self.add_directory(relative, directory.depth, ancestors, pending);
             }
         }
     }
 
-    /// A link of the directory `branch` that holds `target`, with `--links copy`.
-    fn keep_link(
+    /// Adds a link of `directory` with content `target`, for `--links copy`.
+    fn add_copied_link(
         &mut self,
         top: &[u8],
-        branch: &PendingDirectory,
+        directory: &PendingDirectory,
         relative: Vec<u8>,
         target: Option<&[u8]>,
     ) {
         let target = target.filter(|target| !target.is_empty());
         let Some(target) = target else {
-            let why = "symbolic link, and the server does not tell where it points";
-            self.skipped.push((relative, why.to_owned()));
+            let reason = "symbolic link, and the server does not report its target";
+            self.skipped.push((relative, reason.to_owned()));
             return;
         };
-        match links::inner_target(top, &branch.path, target) {
+        match links::target_within_tree(top, &directory.path, target) {
             Some(target) => self.links.push((relative, target)),
             None => {
-                let why = "symbolic link that points out of the copied tree".to_owned();
-                self.skipped.push((relative, why));
+                let reason = "symbolic link that points out of the copied tree".to_owned();
+                self.skipped.push((relative, reason));
             }
         }
     }
 
-    /// Everything below the directory `top`. A directory that cannot be listed is among the failed; an
-    /// error is returned only when the session is lost or `top` itself fails.
-    pub(crate) async fn below(
+    /// Reads everything below the directory `top`. Directories that cannot be listed are recorded
+    /// as failed. An error is returned only if the session is lost or `top` itself fails.
+    pub(crate) async fn walk(
         storage: &mut dyn Storage,
         top: &[u8],
         links: SymlinkPolicy,
     ) -> Result<Self, CopyFailure> {
         let mut tree = Self::default();
         let id = match links {
+            // Only needed to detect loops.
             SymlinkPolicy::Follow => storage.stat(top).await?.unique,
             SymlinkPolicy::Copy | SymlinkPolicy::Skip => None,
         };
-        let walked = TreeWalk {
+        let walk = TreeWalk {
             top,
-            resolved: storage.resolve_path(top),
+            resolved_top: storage.resolve_path(top),
             links,
         };
-        let mut pending: PendingDirectories = vec![PendingDirectory::top(id)];
-        while let Some(branch) = pending.pop() {
-            let path = match branch.path.is_empty() {
+        let mut pending: PendingDirectories = vec![PendingDirectory::root(id)];
+        while let Some(directory) = pending.pop() {
+            let path = match directory.path.is_empty() {
                 true => top.to_vec(),
-                false => join(top, &branch.path),
+                false => join_path(top, &directory.path),
             };
-            let mut listed = match storage.list(&path).await {
-                Ok(listed) => listed,
-                Err(failure) if failure.transient || branch.path.is_empty() => return Err(failure),
+            let mut entries = match storage.list(&path).await {
+                Ok(entries) => entries,
+                Err(failure) if failure.transient || directory.path.is_empty() => {
+                    return Err(failure);
+                }
                 Err(failure) => {
-                    tree.failed.push((branch.path, failure));
+                    tree.failed.push((directory.path, failure));
                     continue;
                 }
             };
-            listed.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
-            listed.dedup_by(|a, b| a.entry.name == b.entry.name);
-            for SymlinkCheckedEntry { entry, .. } in &listed {
+            // Some servers list a name twice; it must not be copied twice.
+            entries.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+            entries.dedup_by(|a, b| a.entry.name == b.entry.name);
+            for SymlinkCheckedEntry { entry, .. } in &entries {
                 if let Err(failure) = check_name(&entry.name) {
-                    let relative = join(&branch.path, &entry.name);
+                    let relative = join_path(&directory.path, &entry.name);
                     tree.failed.push((relative, failure));
                 } else if entry.is_symlink() {
-                    tree.add_link(storage, &walked, &branch, entry, &mut pending)
+                    tree.add_link(storage, &walk, &directory, entry, &mut pending)
                         .await?;
                 } else {
-                    tree.add(&branch, entry, &mut pending);
+                    tree.add_entry(&directory, entry, &mut pending);
                 }
             }
             tree.check_size(top, MAX_ENTRIES)?;
@@ -259,33 +270,43 @@ impl DirectoryTree {
     async fn add_link(
         &mut self,
         storage: &mut dyn Storage,
-        walked: &TreeWalk<'_>,
-        branch: &PendingDirectory,
+        walk: &TreeWalk<'_>,
+        directory: &PendingDirectory,
         entry: &ListedEntry,
-        next: &mut PendingDirectories,
+        pending: &mut PendingDirectories,
     ) -> Result<(), CopyFailure> {
-        let relative = join(&branch.path, &entry.name);
-        match walked.links {
-            SymlinkPolicy::Skip => self.skipped.push((relative, links::NOT_ASKED.to_owned())),
+        let relative = join_path(&directory.path, &entry.name);
+        match walk.links {
+            SymlinkPolicy::Skip => self
+                .skipped
+                .push((relative, links::LINK_SKIPPED.to_owned())),
             SymlinkPolicy::Copy => {
                 let target = entry.link_target.as_deref();
-                self.keep_link(&walked.resolved, branch, relative, target);
+                self.add_copied_link(&walk.resolved_top, directory, relative, target);
             }
             SymlinkPolicy::Follow => {
-                let there = match storage.stat(&join(walked.top, &relative)).await {
-                    Ok(there) => there,
+                let target_entry = match storage.stat(&join_path(walk.top, &relative)).await {
+                    Ok(target_entry) => target_entry,
                     Err(failure) if failure.transient => return Err(failure),
+                    // A link whose target cannot be read is reported as dangling.
                     Err(_) => ListedEntry::new(&entry.name, EntryKind::SymLink),
                 };
-                match there.kind {
-                    EntryKind::Dir => self.descend_link(relative, branch, there.unique, next),
-                    _ => self.add(
-                        branch,
+                match target_entry.kind {
+                    EntryKind::Dir => {
+                        self.add_linked_directory(
+                            relative,
+                            directory,
+                            target_entry.unique,
+                            pending,
+                        );
+                    }
+                    _ => self.add_entry(
+                        directory,
                         &ListedEntry {
                             name: entry.name.clone(),
-                            ..there
+                            ..target_entry
                         },
-                        next,
+                        pending,
                     ),
                 }
             }
@@ -294,11 +315,11 @@ impl DirectoryTree {
     }
 }
 
-/// The tree that is walked.
+/// Parameters of a walk.
 struct TreeWalk<'a> {
     top: &'a [u8],
-    /// Beginning of absolute links into the tree.
-    resolved: Vec<u8>,
+    /// The path with which absolute links into the tree begin.
+    resolved_top: Vec<u8>,
     links: SymlinkPolicy,
 }
 

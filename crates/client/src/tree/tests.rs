@@ -37,7 +37,7 @@ fn hostile_names_are_refused() {
         ..PendingDirectory::default()
     };
     assert!(check_name(b"..x \xff").is_ok());
-    tree.add(
+    tree.add_entry(
         &branch,
         &entry(b"..x \xff", EntryKind::File),
         &mut Vec::new(),
@@ -46,40 +46,40 @@ fn hostile_names_are_refused() {
 }
 
 #[test]
-fn special_files_are_skipped_and_depth_is_bounded() {
+fn special_files_are_skipped_and_the_depth_is_bounded() {
     let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
     let top = PendingDirectory::default();
-    tree.add(&top, &entry(b"pipe", EntryKind::Other), &mut next);
-    tree.add(&top, &entry(b"link", EntryKind::SymLink), &mut next);
+    tree.add_entry(&top, &entry(b"pipe", EntryKind::Other), &mut next);
+    tree.add_entry(&top, &entry(b"link", EntryKind::SymLink), &mut next);
     assert_eq!(tree.skipped.len(), 2);
     let deep = PendingDirectory {
         depth: MAX_DEPTH,
         ..PendingDirectory::default()
     };
-    tree.add(&deep, &entry(b"d", EntryKind::Dir), &mut next);
+    tree.add_entry(&deep, &entry(b"d", EntryKind::Dir), &mut next);
     assert!(next.is_empty());
     assert_eq!(tree.failed.len(), 1);
 }
 
 #[test]
-fn a_directory_that_is_its_own_ancestor_is_a_loop() {
+fn a_directory_that_is_its_own_ancestor_is_skipped() {
     let mut tree = DirectoryTree::default();
     let mut next = Vec::new();
-    let top = PendingDirectory::top(Some("u1".to_owned()));
+    let top = PendingDirectory::root(Some("u1".to_owned()));
     let hidden = ListedEntry {
         unique: Some("u1".to_owned()),
         ..entry(b"d", EntryKind::Dir)
     };
-    tree.add(&top, &hidden, &mut next);
+    tree.add_entry(&top, &hidden, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 1);
-    let told = Some("u1".to_owned());
-    tree.descend_link(b"l".to_vec(), &top, told, &mut next);
+    let identity = Some("u1".to_owned());
+    tree.add_linked_directory(b"l".to_vec(), &top, identity, &mut next);
     assert!(next.is_empty() && tree.skipped.len() == 2);
-    // Which directory it is, is not told: one such link on the way is the most.
-    tree.descend_link(b"m".to_vec(), &top, None, &mut next);
+    // The identity of the directory is unknown: one such link on the path is accepted.
+    tree.add_linked_directory(b"m".to_vec(), &top, None, &mut next);
     let once = next.pop().unwrap();
-    tree.descend_link(b"m/m".to_vec(), &once, None, &mut next);
+    tree.add_linked_directory(b"m/m".to_vec(), &once, None, &mut next);
     assert!(next.is_empty() && tree.failed.len() == 1);
 }
 
@@ -97,22 +97,22 @@ fn linked_tree() -> tempfile::TempDir {
     dir
 }
 
-async fn walked(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
+async fn walk(top: &Path, links: SymlinkPolicy) -> DirectoryTree {
     let access = StorageAccess {
         timeout: std::time::Duration::from_secs(5),
         foreign_data: false,
         sync_policy: data::store::durability::SyncPolicy::default(),
     };
-    let here = access
+    let storage = access
         .open(&StorageId::LocalFiles, SessionOpening::default())
         .await;
     let top = top.as_os_str().as_bytes();
-    DirectoryTree::below(&mut *here.unwrap(), top, links)
+    DirectoryTree::walk(&mut *storage.unwrap(), top, links)
         .await
         .unwrap()
 }
 
-fn names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
+fn file_names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
     let mut names: Vec<_> = found
         .iter()
         .map(|f| String::from_utf8_lossy(&f.0).into_owned())
@@ -122,24 +122,28 @@ fn names(found: &[(Vec<u8>, SourceFacts)]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn links_are_left_out_unless_asked_for() {
+async fn links_are_skipped_by_default() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), SymlinkPolicy::Skip).await;
+    let tree = walk(dir.path(), SymlinkPolicy::Skip).await;
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
-    assert_eq!(names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
+    assert_eq!(file_names(&tree.files), ["a/b c/ü", "\u{fffd}"]);
     assert_eq!((tree.skipped.len(), tree.links.len()), (5, 0));
     assert!(tree.failed.is_empty());
 }
 
 #[tokio::test]
-async fn followed_links_give_what_they_point_to_and_loops_end() {
+async fn followed_links_copy_their_targets_and_loops_are_skipped() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), SymlinkPolicy::Follow).await;
-    let found = names(&tree.files);
+    let tree = walk(dir.path(), SymlinkPolicy::Follow).await;
+    let found = file_names(&tree.files);
     assert!(found.contains(&"file link".to_owned()), "{found:?}");
-    // `loop` and `a/up` lead to the top, which they are in.
+    // `loop` and `a/up` lead to the top, which contains them.
     assert_eq!(tree.directories, [b"a".to_vec(), b"a/b c".to_vec()]);
-    let loops = tree.skipped.iter().filter(|s| s.1 == links::LOOP).count();
+    let loops = tree
+        .skipped
+        .iter()
+        .filter(|s| s.1 == links::LINK_LOOP)
+        .count();
     assert_eq!(loops, 2, "{:?}", tree.skipped);
     assert!(tree.failed.is_empty());
 }
@@ -147,7 +151,7 @@ async fn followed_links_give_what_they_point_to_and_loops_end() {
 #[tokio::test]
 async fn copied_links_stay_within_the_tree() {
     let dir = linked_tree();
-    let tree = walked(dir.path(), SymlinkPolicy::Copy).await;
+    let tree = walk(dir.path(), SymlinkPolicy::Copy).await;
     let mut links = tree.links.clone();
     links.sort();
     let link = |name: &str, target: &str| (name.into(), target.into());
@@ -163,9 +167,9 @@ async fn copied_links_stay_within_the_tree() {
 
 proptest! {
     #[test]
-    fn accepted_names_stay_below(name: Vec<u8>) {
+    fn accepted_names_stay_below_the_destination(name: Vec<u8>) {
         if check_name(&name).is_ok() {
-            let path = join(b"/top", &name);
+            let path = join_path(b"/top", &name);
             let path = Path::new(OsStr::from_bytes(&path));
             prop_assert_eq!(path.parent(), Some(Path::new("/top")));
             prop_assert_eq!(path.file_name().map(OsStrExt::as_bytes), Some(name.as_slice()));

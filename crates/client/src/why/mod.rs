@@ -1,7 +1,7 @@
-//! Why a batch was as fast as it was: what limited it, and one line of plain words.
+//! The limiter of a batch, and one line that explains it in plain words.
 //!
-//! Whoever sends knows most: what it says of its streams counts before what this end, receiving or
-//! looking on, can make of its own figures.
+//! The sender of the data knows most: its report counts before the figures of a receiver or of an
+//! observer.
 
 use std::time::Duration;
 
@@ -16,72 +16,74 @@ mod senders;
 
 use senders::SenderVerdicts;
 
-/// Measurements of the transfers of a batch, summed.
+/// Measurements of the transfers of a batch, added up.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BatchEvidence {
-    /// Evidence of the paths from this end, added up; of no role when all transfers were a third party's.
-    pub(crate) evidence: Evidence,
-    /// Account of third-party transfers.
-    between: Option<ThirdPartyStats>,
-    /// Account of those that sent.
+    /// Evidence from this end, added up. It has no role if all transfers were third-party
+    /// transfers.
+    pub(crate) own_evidence: Evidence,
+    /// Third-party transfers, added up.
+    third_party: Option<ThirdPartyStats>,
+    /// Reports of the sending ends.
     senders: SenderVerdicts,
-    /// Remarks of hosts on their limits, the last word of each.
+    /// Remarks of hosts on their limits, the last one of each.
     remarks: Vec<HostRemark>,
 }
 
-/// Transfers whose bytes did not pass this machine.
+/// Statistics of transfers whose bytes did not pass through this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct ThirdPartyStats {
-    /// Moved, by the servers' word.
+    /// Bytes moved according to the servers.
     pub(crate) bytes: u64,
-    /// From the transfer command to the last reply, summed.
+    /// Time from the transfer command to the last reply, added up.
     pub(crate) elapsed: Duration,
-    /// Most streams that were asked for at once.
+    /// Most streams requested at once.
     pub(crate) streams: u64,
-    /// Markers were to be had (MODE E).
+    /// Markers were available (MODE E).
     pub(crate) markers: bool,
 }
 
-/// Limiter of a batch, and by whose word.
+/// Limiter of a batch, with the origin of the information.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum LimiterFinding {
-    /// This end's figures.
-    Seen(LimiterShare),
-    /// Those that sent.
-    Told(Limiter),
-    /// Nobody said anything, and the bytes did not pass here.
-    Elsewhere,
+    /// Derived from this end's measurements.
+    Measured(LimiterShare),
+    /// Reported by the sending ends.
+    Reported(Limiter),
+    /// Nothing was reported, and the bytes did not pass through this machine.
+    BetweenServers,
 }
 
 impl LimiterFinding {
-    /// The short answer: a limiter's name, or where it must be.
+    /// Name of the limiter, or where the limit must be.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Seen(judgement) => judgement.limiter.name(),
-            Self::Told(limiter) => limiter.name(),
-            Self::Elsewhere => "path between the servers",
+            Self::Measured(share) => share.limiter.name(),
+            Self::Reported(limiter) => limiter.name(),
+            Self::BetweenServers => "path between the servers",
         }
     }
 }
 
 impl BatchEvidence {
     /// Adds one transfer between two servers.
-    pub(crate) fn add_between(&mut self, one: &ThirdPartyStats) {
-        let all = self.between.get_or_insert_default();
-        all.bytes += one.bytes;
-        all.elapsed += one.elapsed;
-        all.streams = all.streams.max(one.streams);
-        all.markers |= one.markers;
+    pub(crate) fn add_third_party(&mut self, transfer: &ThirdPartyStats) {
+        let total = self.third_party.get_or_insert_default();
+        total.bytes += transfer.bytes;
+        total.elapsed += transfer.elapsed;
+        total.streams = total.streams.max(transfer.streams);
+        total.markers |= transfer.markers;
     }
 
-    /// Takes what hosts said of a transfer that took `elapsed`: the last word of each about its limits,
-    /// and every verdict.
-    pub(crate) fn note(&mut self, remarks: Vec<HostRemark>, elapsed: Duration) {
+    /// Adds the remarks of hosts on a transfer that took `elapsed`: the last text of each host, and
+    /// every limiter report.
+    pub(crate) fn add_remarks(&mut self, remarks: Vec<HostRemark>, elapsed: Duration) {
         for remark in remarks {
             if let Some(verdict) = &remark.verdict {
                 self.senders.add(verdict, elapsed);
             }
             if remark.text.is_some() {
+                // A host repeats its remark after every transfer; the last one is current.
                 self.remarks.retain(|r| r.host != remark.host);
                 self.remarks.push(remark);
             }
@@ -89,30 +91,34 @@ impl BatchEvidence {
     }
 
     /// Adds one transfer of this end.
-    pub(crate) fn add(&mut self, one: &Evidence) {
-        self.evidence.add_transfer(one);
-        if let (Some(Role::Sender), Some(name)) = (one.role, &one.congestion_control) {
-            self.senders.ran(name.clone());
+    pub(crate) fn add_transfer(&mut self, transfer: &Evidence) {
+        self.own_evidence.add_transfer(transfer);
+        if let (Some(Role::Sender), Some(name)) = (transfer.role, &transfer.congestion_control) {
+            self.senders.set_congestion(name.clone());
         }
     }
 
-    /// Limiter of the transfers. `rate` is the limit of one transfer, bytes per second.
-    pub(crate) fn finding(&self, rate: Option<u64>) -> LimiterFinding {
-        let told = self.senders.limiter();
-        let Some(role) = self.evidence.role else {
-            return match (told, self.between) {
-                (Some(limiter), _) => LimiterFinding::Told(limiter),
-                (None, Some(_)) => LimiterFinding::Elsewhere,
-                (None, None) => LimiterFinding::Seen(UNKNOWN),
+    /// Limiter of the transfers. `rate` is the rate limit of one transfer, bytes per second.
+    pub(crate) fn limiter_finding(&self, rate: Option<u64>) -> LimiterFinding {
+        let reported = self.senders.limiter();
+        // No role: this end moved no bytes itself.
+        let Some(role) = self.own_evidence.role else {
+            return match (reported, self.third_party) {
+                (Some(limiter), _) => LimiterFinding::Reported(limiter),
+                (None, Some(_)) => LimiterFinding::BetweenServers,
+                (None, None) => LimiterFinding::Measured(UNKNOWN),
             };
         };
-        let seen = dominant_limiter(&Evidence {
+        let own = dominant_limiter(&Evidence {
+            // Known for the batch only; the evidence of single transfers does not include it.
             rate_limit: rate,
-            ..self.evidence.clone()
+            ..self.own_evidence.clone()
         });
-        match told {
-            Some(told) if !knows_better(role, seen.limiter, told) => LimiterFinding::Told(told),
-            _ => LimiterFinding::Seen(seen),
+        match reported {
+            Some(reported) if !own_figures_explain_more(role, own.limiter, reported) => {
+                LimiterFinding::Reported(reported)
+            }
+            _ => LimiterFinding::Measured(own),
         }
     }
 }
@@ -122,14 +128,16 @@ const UNKNOWN: LimiterShare = LimiterShare {
     share: 0.0,
 };
 
-/// Whether this end's figures explain more than the sender's word: they agree, or the sender was kept
-/// waiting by what only this end can see.
-fn knows_better(role: Role, seen: Limiter, told: Limiter) -> bool {
-    if seen == told || seen == Limiter::RateLimit {
+/// Whether this end's figures explain more than the sender's report: both agree, or the sender
+/// waited for something that only this end can observe.
+fn own_figures_explain_more(role: Role, own: Limiter, reported: Limiter) -> bool {
+    // The rate limiter of this end explains any waiting of the sender.
+    if own == reported || own == Limiter::RateLimit {
         return true;
     }
-    let here = matches!(seen, Limiter::StoreWrite | Limiter::ReceiverCpu);
-    role == Role::Receiver && here && told == Limiter::ReceiveWindow
+    // A slow receiver fills its window, so the sender sees only the receive window.
+    let local_limiter = matches!(own, Limiter::StoreWrite | Limiter::ReceiverCpu);
+    role == Role::Receiver && local_limiter && reported == Limiter::ReceiveWindow
 }
 
 #[cfg(test)]

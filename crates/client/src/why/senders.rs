@@ -1,44 +1,44 @@
-//! Word of those that sent on the limits of their streams.
+//! Limiter reports of the sending ends.
 
 use std::time::Duration;
 
 use tune::limiter::Limiter;
 use tune::streams::auto::LimiterVerdict;
 
-use super::line::streams;
+use super::line::count_streams;
 
-/// The verdicts on the transfers of a batch.
+/// Limiter reports on the transfers of a batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SenderVerdicts {
     limits: Vec<LimiterTime>,
     /// Most streams at the end of a transfer.
     streams: u32,
-    /// Congestion control at the end of the last transfer that tells it.
+    /// Congestion control at the end of the last transfer that reported it.
     congestion: String,
 }
 
-/// Account of one limiter.
+/// Totals of one limiter.
 #[derive(Debug, Clone)]
 struct LimiterTime {
     limiter: Limiter,
-    /// Time of the transfers that it limited.
+    /// Total time of the transfers with this limiter.
     time: Duration,
-    /// The remedy, by the last word.
+    /// The last reported remedy.
     remedy: Option<String>,
 }
 
 impl SenderVerdicts {
-    /// Adds the verdict on a transfer that took `elapsed`.
+    /// Adds the report on a transfer that took `elapsed`.
     pub(super) fn add(&mut self, verdict: &LimiterVerdict, elapsed: Duration) {
         self.streams = self.streams.max(verdict.streams);
         if !verdict.congestion_control.is_empty() {
-            self.ran(verdict.congestion_control.clone());
+            self.set_congestion(verdict.congestion_control.clone());
         }
-        let known = self
+        let position = self
             .limits
             .iter()
             .position(|l| l.limiter == verdict.limiter);
-        let mut limit = match known {
+        let mut limit = match position {
             Some(at) => self.limits.swap_remove(at),
             None => LimiterTime {
                 limiter: verdict.limiter,
@@ -47,34 +47,36 @@ impl SenderVerdicts {
             },
         };
         limit.time += elapsed;
+        // Advice is not repeated with every transfer, so an earlier one stays valid.
         limit.remedy = verdict.remedy.clone().or(limit.remedy);
         self.limits.push(limit);
     }
 
-    /// A transfer was sent with this congestion control at its end.
-    pub(super) fn ran(&mut self, congestion: String) {
+    /// Records the congestion control that a transfer used at its end.
+    pub(super) fn set_congestion(&mut self, congestion: String) {
         self.congestion = congestion;
     }
 
-    /// Limiter for most of the time; `None`: nobody knows.
+    /// The limiter that was reported for the longest time. `None`: unknown.
     pub(super) fn limiter(&self) -> Option<Limiter> {
         let known = self.limits.iter().filter(|l| l.limiter != Limiter::Unknown);
         known.max_by_key(|l| l.time).map(|l| l.limiter)
     }
 
-    /// The remedy against it.
+    /// The remedy for a limiter.
     pub(super) fn remedy(&self, limiter: Limiter) -> Option<&str> {
         let limit = self.limits.iter().find(|l| l.limiter == limiter)?;
         limit.remedy.as_deref()
     }
 
-    /// Difference at the end from `most` streams, and the congestion control, to follow their number
-    /// in a line: `, 2 at the end (bbr)`; may be empty.
-    pub(super) fn at_the_end(&self, most: u64) -> String {
+    /// Text to follow the number `max_streams` of streams: their number at the end if it differs, and the
+    /// congestion control, as in `, 2 at the end (bbr)`. May be empty.
+    pub(super) fn final_streams_text(&self, max_streams: u64) -> String {
         let mut text = String::new();
-        if self.streams > 0 && u64::from(self.streams) != most {
-            text = match most {
-                0 => format!(" over {}", streams(self.streams.into())),
+        if self.streams > 0 && u64::from(self.streams) != max_streams {
+            text = match max_streams {
+                // The number of streams was not sampled, so this is the only one known.
+                0 => format!(" over {}", count_streams(self.streams.into())),
                 _ => format!(", {} at the end", self.streams),
             };
         }
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limiter_of_most_of_the_time_counts() {
+    fn the_limiter_with_the_longest_time_is_reported() {
         let mut senders = SenderVerdicts::default();
         assert_eq!(senders.limiter(), None);
         let s = Duration::from_secs;
@@ -117,16 +119,16 @@ mod tests {
         assert_eq!(senders.limiter(), Some(Limiter::Loss));
         assert_eq!(senders.remedy(Limiter::Loss), Some("nothing"));
         assert_eq!(senders.remedy(Limiter::SendBuffer), None);
-        assert_eq!(senders.at_the_end(16), ", 8 at the end (cubic)");
+        assert_eq!(senders.final_streams_text(16), ", 8 at the end (cubic)");
     }
 
     #[test]
-    fn what_is_the_same_at_the_end_is_not_said_again() {
+    fn an_unchanged_stream_count_is_not_repeated() {
         let mut senders = SenderVerdicts::default();
-        assert_eq!(senders.at_the_end(4), "");
+        assert_eq!(senders.final_streams_text(4), "");
         senders.add(&verdict(Limiter::Loss, 4, "", None), Duration::ZERO);
-        assert_eq!(senders.at_the_end(4), "");
-        assert_eq!(senders.at_the_end(0), " over 4 streams");
-        assert_eq!(senders.at_the_end(1), ", 4 at the end");
+        assert_eq!(senders.final_streams_text(4), "");
+        assert_eq!(senders.final_streams_text(0), " over 4 streams");
+        assert_eq!(senders.final_streams_text(1), ", 4 at the end");
     }
 }

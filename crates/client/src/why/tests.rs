@@ -5,9 +5,9 @@ fn seconds(n: u64) -> Duration {
 }
 
 #[test]
-fn names_the_limiter_in_plain_words() {
+fn the_line_explains_the_limiter() {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 1_250_000_000,
         elapsed: seconds(10),
         streams: 4,
@@ -21,17 +21,17 @@ fn names_the_limiter_in_plain_words() {
         congestion_control: Some("cubic".to_owned()),
         ..Evidence::for_role(Role::Sender)
     });
-    let finding = account.finding(None);
+    let finding = account.limiter_finding(None);
     assert_eq!(
-        account.line(1e9, finding),
+        account.why_line(1e9, finding),
         "1.00 Gbit/s over 4 streams (cubic); limited by: receive window (62% of the time the \
          receiver's window was full); round trip 50.1 ms, buffers up to 4.0 MiB, 3 segments \
-         sent again"
+         retransmitted"
     );
 }
 
 #[test]
-fn third_party_says_that_the_bytes_did_not_pass_here() {
+fn the_line_of_a_third_party_transfer_says_that_the_bytes_did_not_pass_here() {
     let mut account = BatchEvidence::default();
     let one = ThirdPartyStats {
         bytes: 125_000_000,
@@ -39,29 +39,29 @@ fn third_party_says_that_the_bytes_did_not_pass_here() {
         streams: 4,
         markers: true,
     };
-    account.add_between(&one);
-    account.add_between(&one);
-    let finding = account.finding(None);
+    account.add_third_party(&one);
+    account.add_third_party(&one);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "path between the servers");
     assert_eq!(
-        account.line(2_500.0, finding),
+        account.why_line(2_500.0, finding),
         "2.50 kbit/s over 4 streams between the servers; limited by: path between the servers, \
-         or the servers themselves (the bytes did not pass this machine; the servers' markers \
-         and replies tell of 1.00 Gbit/s while they moved)"
+         or the servers themselves (the bytes did not pass through this machine; the servers' \
+         markers and replies show 1.00 Gbit/s during the transfers)"
     );
     let mut silent = BatchEvidence::default();
-    silent.add_between(&ThirdPartyStats {
+    silent.add_third_party(&ThirdPartyStats {
         streams: 1,
         markers: false,
         ..one
     });
-    let line = silent.line(2_500.0, finding);
+    let line = silent.why_line(2_500.0, finding);
     assert!(line.contains("1 stream between"), "{line}");
-    assert!(line.contains("MODE S the servers tell nothing"), "{line}");
+    assert!(line.contains("MODE S the servers report nothing"), "{line}");
 }
 
 #[test]
-fn each_hosts_last_word_is_in_the_line() {
+fn the_last_remark_of_each_host_is_in_the_line() {
     let mut account = BatchEvidence::default();
     let remark = |host: Option<&str>, text: &str| HostRemark {
         host: host.map(str::to_owned),
@@ -70,17 +70,22 @@ fn each_hosts_last_word_is_in_the_line() {
     };
     let none = Duration::ZERO;
     let both = vec![remark(None, "old"), remark(Some("h:21"), "raise x")];
-    account.note(both, none);
-    account.note(vec![remark(None, "raise y")], none);
-    let line = account.line(0.0, account.finding(None));
+    account.add_remarks(both, none);
+    account.add_remarks(vec![remark(None, "raise y")], none);
+    let line = account.why_line(0.0, account.limiter_finding(None));
     assert!(
         line.ends_with("; h:21: raise x; this machine: raise y"),
         "{line}"
     );
 }
 
-/// A sender's word on a transfer of ten seconds.
-fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remedy: Option<&str>) {
+/// Adds the sender's report on a transfer of ten seconds.
+fn add_sender_report(
+    account: &mut BatchEvidence,
+    host: Option<&str>,
+    limiter: Limiter,
+    remedy: Option<&str>,
+) {
     let remark = HostRemark {
         host: host.map(str::to_owned),
         verdict: Some(tune::streams::auto::LimiterVerdict {
@@ -91,13 +96,13 @@ fn told(account: &mut BatchEvidence, host: Option<&str>, limiter: Limiter, remed
         }),
         text: None,
     };
-    account.note(vec![remark], Duration::from_secs(10));
+    account.add_remarks(vec![remark], Duration::from_secs(10));
 }
 
-/// A get of ten seconds whose threads spent so much of them in the store and in the socket.
-fn received(store: u64, wire: u64) -> BatchEvidence {
+/// A get of ten seconds whose threads spent so many seconds in the store and in the socket.
+fn received_transfer(store: u64, wire: u64) -> BatchEvidence {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 952_500_000,
         elapsed: seconds(10),
         streams: 4,
@@ -110,41 +115,44 @@ fn received(store: u64, wire: u64) -> BatchEvidence {
 }
 
 #[test]
-fn a_gets_limiter_is_the_senders_word() {
-    let mut account = received(0, 9);
-    assert_eq!(account.finding(None).name(), "server cap");
-    told(&mut account, Some("h:21"), Limiter::Loss, None);
-    let finding = account.finding(None);
+fn the_limiter_of_a_get_is_the_one_that_the_sender_reports() {
+    let mut account = received_transfer(0, 9);
+    assert_eq!(account.limiter_finding(None).name(), "server cap");
+    add_sender_report(&mut account, Some("h:21"), Limiter::Loss, None);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "congestion window (loss)");
     assert_eq!(
-        account.line(762e6, finding),
+        account.why_line(762e6, finding),
         "762 Mbit/s over 4 streams (bbr); limited by: congestion window (loss) (the path lost \
          segments)"
     );
 }
 
 #[test]
-fn what_only_the_receiver_sees_counts_before_the_window_that_it_fills() {
-    let mut account = received(8, 1);
-    told(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
-    assert_eq!(account.finding(None).name(), "store write");
-    let mut account = received(8, 1);
-    told(&mut account, Some("h:21"), Limiter::StoreRead, None);
-    assert_eq!(account.finding(None).name(), "store read");
-    assert_eq!(account.finding(Some(100_000_000)).name(), "rate limit");
+fn a_limiter_seen_only_by_the_receiver_precedes_the_window_that_it_fills() {
+    let mut account = received_transfer(8, 1);
+    add_sender_report(&mut account, Some("h:21"), Limiter::ReceiveWindow, None);
+    assert_eq!(account.limiter_finding(None).name(), "store write");
+    let mut account = received_transfer(8, 1);
+    add_sender_report(&mut account, Some("h:21"), Limiter::StoreRead, None);
+    assert_eq!(account.limiter_finding(None).name(), "store read");
+    assert_eq!(
+        account.limiter_finding(Some(100_000_000)).name(),
+        "rate limit"
+    );
 }
 
 #[test]
-fn a_sender_that_does_not_know_leaves_it_to_this_ends_figures() {
-    let mut account = received(0, 9);
-    told(&mut account, Some("h:21"), Limiter::Unknown, None);
-    assert_eq!(account.finding(None).name(), "server cap");
+fn an_unknown_limiter_of_the_sender_gives_way_to_this_ends_figures() {
+    let mut account = received_transfer(0, 9);
+    add_sender_report(&mut account, Some("h:21"), Limiter::Unknown, None);
+    assert_eq!(account.limiter_finding(None).name(), "server cap");
 }
 
 #[test]
-fn a_put_names_its_own_remedy() {
+fn the_line_of_a_put_names_the_remedy() {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 1_250_000_000,
         elapsed: seconds(10),
         streams: 16,
@@ -154,9 +162,9 @@ fn a_put_names_its_own_remedy() {
         ..Evidence::for_role(Role::Sender)
     });
     let remedy = "an administrator can raise net.ipv4.tcp_rmem there";
-    told(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
+    add_sender_report(&mut account, None, Limiter::ReceiveWindow, Some(remedy));
     assert_eq!(
-        account.line(1e9, account.finding(None)),
+        account.why_line(1e9, account.limiter_finding(None)),
         "1.00 Gbit/s over 16 streams, 4 at the end (bbr); limited by: receive window (90% of the \
          time the receiver's window was full); to change that: an administrator can raise \
          net.ipv4.tcp_rmem there"
@@ -164,44 +172,44 @@ fn a_put_names_its_own_remedy() {
 }
 
 #[test]
-fn between_servers_the_sending_one_tells() {
+fn the_sending_server_reports_the_limiter_of_a_third_party_transfer() {
     let mut account = BatchEvidence::default();
-    account.add_between(&ThirdPartyStats {
+    account.add_third_party(&ThirdPartyStats {
         bytes: 125_000_000,
         elapsed: Duration::from_secs(1),
         streams: 4,
         markers: true,
     });
-    told(&mut account, Some("h:21"), Limiter::StoreRead, None);
-    let finding = account.finding(None);
+    add_sender_report(&mut account, Some("h:21"), Limiter::StoreRead, None);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "store read");
-    let line = account.line(1e9, finding);
+    let line = account.why_line(1e9, finding);
     assert!(
         line.starts_with(
-            "1.00 Gbit/s over 4 streams (bbr) between the servers; limited by: store read (by the \
-             word of the server that sent: reading the file; the servers' markers"
+            "1.00 Gbit/s over 4 streams (bbr) between the servers; limited by: store read \
+             (reported by the sending server: reading the file; the servers' markers"
         ),
         "{line}"
     );
 }
 
 #[test]
-fn nothing_moved_is_said_to_be_unknown() {
+fn the_limiter_is_unknown_when_nothing_moved() {
     let account = BatchEvidence::default();
-    let finding = account.finding(None);
+    let finding = account.limiter_finding(None);
     assert_eq!(finding.name(), "unknown");
-    let line = account.line(0.0, finding);
+    let line = account.why_line(0.0, finding);
     assert!(!line.contains("between"), "{line}");
 }
 
 #[test]
-fn rate_limit_is_told() {
+fn a_reached_rate_limit_is_the_limiter() {
     let mut account = BatchEvidence::default();
-    account.add(&Evidence {
+    account.add_transfer(&Evidence {
         bytes: 1_000,
         elapsed: seconds(1),
         streams: 1,
         ..Evidence::for_role(Role::Receiver)
     });
-    assert_eq!(account.finding(Some(1_000)).name(), "rate limit");
+    assert_eq!(account.limiter_finding(Some(1_000)).name(), "rate limit");
 }

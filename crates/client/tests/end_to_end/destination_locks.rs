@@ -109,7 +109,7 @@ fn refused(summary: &CopySummary) {
         message.contains("another copy is writing this file"),
         "{message}"
     );
-    assert!(failure.is_some_and(CopyFailure::is_occupied));
+    assert!(failure.is_some_and(CopyFailure::is_destination_busy));
 }
 
 /// While something else is copied to `to`, `second` is refused there; then it waits for its turn.

@@ -315,7 +315,7 @@ async fn a_stall_between_servers_is_noticed_also_in_stream_mode() {
         summary.first_failure
     );
     let message = summary.first_failure.unwrap().message;
-    assert!(message.contains("stood at 2097152 bytes"), "{message}");
+    assert!(message.contains("stayed at 2097152 bytes"), "{message}");
     assert_eq!(names(&server.root()), ["g.longhaul-partial"]);
 }
 
@@ -362,7 +362,7 @@ async fn a_refused_rename_costs_neither_the_old_file_nor_the_new_one() {
         assert_ne!(summary.exit, Exit::Done);
         let failure = summary.first_failure.unwrap().message;
         assert!(
-            failure.contains("kept there as /g.longhaul-partial"),
+            failure.contains("kept on the server as /g.longhaul-partial"),
             "{failure}"
         );
         let files = liar.files.lock().unwrap();
@@ -383,11 +383,11 @@ async fn what_an_earlier_copy_moved_out_of_the_way_is_not_replaced() {
     let summary = put_over(&liar).await;
     assert_ne!(summary.exit, Exit::Done);
     let failure = summary.first_failure.unwrap().message;
-    let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, is there: \
-        look at it, and remove or rename it";
+    let what_to_do = "; /g.longhaul-partial.old, which an earlier copy moved out of the way, still \
+        exists: examine it, then remove or rename it";
     assert!(failure.contains(what_to_do), "{failure}");
     assert!(
-        failure.contains("kept there as /g.longhaul-partial,"),
+        failure.contains("kept on the server as /g.longhaul-partial,"),
         "{failure}"
     );
     let files = liar.files.lock().unwrap();

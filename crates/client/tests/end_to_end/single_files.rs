@@ -82,7 +82,7 @@ async fn between_servers_in_both_modes() {
         assert_eq!(summary.verified, "crc32c");
         assert!(to.read("g") == bytes);
         let why = summary.why;
-        assert!(why.contains("by the word of the server that sent"), "{why}");
+        assert!(why.contains("reported by the sending server"), "{why}");
     }
     assert_eq!(names(&to.root()), ["g"]);
 }

@@ -179,11 +179,11 @@ pub(crate) fn options() -> CopyOptions {
         retries: 2,
         trace: None,
         sync_policy: data::store::durability::SyncPolicy::default(),
-        links: client::SymlinkPolicy::default(),
+        symlinks: client::SymlinkPolicy::default(),
         keep_existing: false,
         wait: false,
         concurrency: 4,
-        foreign_data: false,
+        allow_foreign_data: false,
         data_ports: None,
     }
 }

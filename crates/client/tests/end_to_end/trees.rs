@@ -212,7 +212,7 @@ async fn a_copied_tree_has_what_links_point_to_only_when_asked() {
     linked(&server);
     let here = tempfile::tempdir().unwrap();
     let with = |links| CopyOptions {
-        links,
+        symlinks: links,
         ..recursive()
     };
     let to = |name: &str| here.path().join(name).display().to_string();

@@ -171,11 +171,11 @@ impl CpArgs {
             retries: self.retries,
             trace: self.trace.clone(),
             sync_policy: self.sync_policy,
-            links: self.links,
+            symlinks: self.links,
             keep_existing: self.keep_existing,
             wait: self.wait,
             concurrency: self.concurrency,
-            foreign_data: self.allow_foreign_data_address,
+            allow_foreign_data: self.allow_foreign_data_address,
             data_ports: self.data_ports,
         }
     }

@@ -265,11 +265,11 @@ fn refusals_take_one_line_and_have_their_code() {
     let mut cells = MatrixRow::new("refused");
     for (url, code, why) in [
         (url("", "none"), 4, "no such file"),
-        (url("", &locked), 3, "wants a user and a password"),
+        (url("", &locked), 3, "requires a user and a password"),
         (
             url("somebody:wrong@", &locked),
             3,
-            "wants a user and a password",
+            "requires a user and a password",
         ),
         (secure, 5, "certificate is not valid"),
     ] {

@@ -1,105 +1,111 @@
-//! One file from wherever it is to wherever it goes: the one way for a copy.
+//! The copy engine: one file from any storage to any storage.
 //!
-//! An attempt compares what is there, moves what is missing, verifies it and puts it in place. The ends
-//! differ in what they can do ([`crate::storage::contract`]) and in whether this process has them open.
+//! An attempt compares what the destination holds, moves what is missing, verifies the copy and
+//! renames it to its final name. The ends differ in their capabilities
+//! ([`crate::storage::contract`]) and in whether this process has them open.
 
 use std::fs;
 
 use super::checksums::ChecksumEndpoint;
-use super::destination::{CopyDestination, open_end};
+use super::destination::{CopyDestination, open_endpoint};
 use super::download::LocalDestination;
 use super::meter::FileMeter;
 use super::resume::ExistingDestination;
 use super::stream_plan::{CopyRange, StreamPlan};
 use super::upload::{StorageDestination, UploadFinish};
-use super::{BatchContext, FileOutcome, PlannedFile, changed, unchanged};
+use super::{BatchContext, FileOutcome, PlannedFile};
 use crate::CopyFailure;
 use crate::answers::SourceFacts;
 use crate::journal::CopyIdentity;
 use crate::location::{Location, StorageId};
 use crate::storage::contract::{AvailableChecksums, OpenSource, Storage};
-use crate::verify::{CONCURRENT_FROM, ChecksumAbility, Verification, choose_verification};
+use crate::verify::{ChecksumAbility, Verification, choose_verification};
 
 mod moving;
 mod verification;
 
-/// A copy of one file: everything that lasts over its attempts.
+/// The copy of one file: state that lasts over its attempts.
 pub(super) struct FileCopy<'a> {
     ctx: &'a BatchContext,
     item: &'a PlannedFile,
     meter: &'a FileMeter,
     from: StorageId,
     to: StorageId,
-    begun: Option<CopyState<'a>>,
-    /// The same in all attempts.
-    lanes: Option<StreamPlan>,
-    /// Something was read from a pipe: it cannot be read again.
-    consumed: bool,
+    state: Option<CopyState<'a>>,
+    /// Chosen once, for all attempts.
+    stream_plan: Option<StreamPlan>,
+    /// Bytes were read from a pipe, which cannot be read again.
+    pipe_consumed: bool,
 }
 
-/// Facts that hold from the first attempt on.
+/// State of a copy from its first attempt on.
 struct CopyState<'a> {
-    /// The source, where this process has it open.
+    /// The source, if this process has it open.
     source: Option<OpenSource>,
-    /// Of the source.
+    /// Facts of the source.
     facts: SourceFacts,
-    span: CopyRange,
-    receiving: CopyDestination<'a>,
-    /// The source's sum is that of the bytes which pass this machine: nothing else tells it.
-    sums_what_passes: bool,
+    range: CopyRange,
+    destination: CopyDestination<'a>,
+    /// The checksum of the source is computed from the bytes that pass through this machine,
+    /// because the source storage cannot provide it.
+    checksums_passing_bytes: bool,
 }
 
-/// The sessions of an attempt.
+/// The storage sessions of one attempt.
 struct StorageSessions {
     from: Box<dyn Storage>,
     to: Box<dyn Storage>,
 }
 
 impl CopyState<'_> {
-    /// The bytes pass this machine, and the end that they come from is open here.
-    fn reads_here(&self) -> bool {
+    /// Whether the source is open in this process, so that the bytes pass through this machine.
+    fn source_is_local(&self) -> bool {
         self.source.is_some()
     }
 
-    fn stores_there(&self) -> bool {
-        matches!(self.receiving, CopyDestination::There(_))
+    fn destination_is_storage(&self) -> bool {
+        matches!(self.destination, CopyDestination::Storage(_))
     }
 
-    /// A pipe gives its bytes once.
+    /// Whether the source is a pipe, which can be read only once.
     fn is_pipe(&self) -> bool {
         self.source
             .as_ref()
             .is_some_and(|opened| opened.facts.is_none())
     }
 
-    /// One end must be read or written in order.
+    /// Whether one end must be read or written in order.
     fn is_sequential(&self) -> bool {
-        self.is_pipe() || !self.receiving.is_seekable()
+        self.is_pipe() || !self.destination.is_seekable()
     }
 
-    /// Both ends, of which such checksums can be had.
-    fn summed<'s>(
+    /// The checksums that each end can provide.
+    fn checksum_abilities<'s>(
         &self,
         source: &'s AvailableChecksums,
         copy: &'s AvailableChecksums,
     ) -> [ChecksumAbility<'s>; 2] {
         [
             ChecksumAbility {
-                sums: source,
-                whole: self.span.part.is_none(),
+                checksums: source,
+                is_whole_file: self.range.part.is_none(),
             },
             ChecksumAbility {
-                sums: copy,
-                whole: true,
+                checksums: copy,
+                is_whole_file: true,
             },
         ]
     }
 
-    /// The source as something that can be summed.
-    fn source_end<'e>(&self, from: &'e mut dyn Storage, path: &'e [u8]) -> ChecksumEndpoint<'e> {
-        let origin = self.span.origin();
+    /// The source as an endpoint whose bytes can be checksummed.
+    fn source_endpoint<'e>(
+        &self,
+        from: &'e mut dyn Storage,
+        path: &'e [u8],
+    ) -> ChecksumEndpoint<'e> {
+        let origin = self.range.origin();
         match &self.source {
-            Some(opened) => open_end(&opened.source, origin),
+            Some(opened) => open_endpoint(&opened.source, origin),
             None => ChecksumEndpoint::Named {
                 storage: from,
                 path,
@@ -110,7 +116,7 @@ impl CopyState<'_> {
 }
 
 impl<'a> FileCopy<'a> {
-    /// Nothing done yet.
+    /// A copy that has not started.
     pub(super) fn new(ctx: &'a BatchContext, item: &'a PlannedFile, meter: &'a FileMeter) -> Self {
         Self {
             ctx,
@@ -118,192 +124,218 @@ impl<'a> FileCopy<'a> {
             meter,
             from: item.source.storage_id(),
             to: item.destination.storage_id(),
-            begun: None,
-            lanes: None,
-            consumed: false,
+            state: None,
+            stream_plan: None,
+            pipe_consumed: false,
         }
     }
 
-    /// One attempt: from connecting to putting the verified file in place. Goes on from what earlier
-    /// attempts made safe.
+    /// One attempt: from connecting to the rename of the verified file. Continues after the bytes
+    /// that earlier attempts made safe.
     pub(super) async fn attempt(&mut self) -> Result<FileOutcome, CopyFailure> {
-        let mut begun = match self.begun.take() {
-            Some(begun) => begun,
-            None => self.begin().await?,
+        let mut state = match self.state.take() {
+            Some(state) => state,
+            None => self.start().await?,
         };
-        let result = self.attempt_with(&mut begun).await;
-        self.begun = Some(begun);
+        let result = self.attempt_with_state(&mut state).await;
+        self.state = Some(state);
         result
     }
 
-    /// Opens what can be opened here; a part beyond the source's end is an error.
-    async fn begin(&self) -> Result<CopyState<'a>, CopyFailure> {
+    /// Opens the ends that this process can open. A part beyond the source's end is an error.
+    async fn start(&self) -> Result<CopyState<'a>, CopyFailure> {
         let (ctx, item) = (self.ctx, self.item);
         let mut source = None;
         if !self.from.is_server() {
-            let mut here = ctx.pool.take(&self.from).await?;
-            source = here.open(item.source.path()).await?;
+            // Local storages keep no connection, so this costs nothing.
+            let mut storage = ctx.pool.acquire(&self.from).await?;
+            source = storage.open(item.source.path()).await?;
         }
+        // An open file cannot be replaced between listing and reading, so its own facts count.
         let facts = match &source {
             Some(opened) => opened.facts.unwrap_or_default(),
             None => item.facts,
         };
         let options = &ctx.options;
-        let shown = item.source.display();
-        let span = CopyRange::of(options.offset, options.length, facts, &shown)?;
+        let display_name = item.source.display();
+        let range = CopyRange::from_options(options.offset, options.length, facts, &display_name)?;
         let target = match self.to.is_server() {
             true => None,
             false => {
-                let mut here = ctx.pool.take(&self.to).await?;
-                here.write_target(item.destination.path())?
+                let mut storage = ctx.pool.acquire(&self.to).await?;
+                storage.write_target(item.destination.path())?
             }
         };
-        let shown = item.destination.display();
-        let receiving = match target {
-            Some(target) => CopyDestination::Here(Box::new(LocalDestination::new(target, shown))),
+        let display_name = item.destination.display();
+        let destination = match target {
+            Some(target) => {
+                CopyDestination::Local(Box::new(LocalDestination::new(target, display_name)))
+            }
             None => {
                 let path = item.destination.path();
-                CopyDestination::There(Box::new(StorageDestination::new(
+                CopyDestination::Storage(Box::new(StorageDestination::new(
                     ctx,
                     self.to.clone(),
                     path,
-                    shown,
+                    display_name,
                 )))
             }
         };
         Ok(CopyState {
             source,
             facts,
-            span,
-            receiving,
-            sums_what_passes: false,
+            range,
+            destination,
+            checksums_passing_bytes: false,
         })
     }
 
-    async fn attempt_with(
+    async fn attempt_with_state(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
     ) -> Result<FileOutcome, CopyFailure> {
-        // Before a server is troubled.
-        begun.receiving.own(self.ctx, self.item)?;
+        // The lock comes first: a destination that is busy costs no server a login.
+        state.destination.lock(self.ctx, self.item)?;
         let pool = &self.ctx.pool;
-        let (from, to) = tokio::try_join!(pool.take(&self.from), pool.take(&self.to))?;
+        // Both logins at the same time: each takes several round trips.
+        let (from, to) = tokio::try_join!(pool.acquire(&self.from), pool.acquire(&self.to))?;
         let mut sessions = StorageSessions { from, to };
-        let result = self.with(begun, &mut sessions).await;
-        let result = result.map_err(|failure| begun.receiving.explained(failure));
+        let result = self.copy_over_sessions(state, &mut sessions).await;
+        let result = result.map_err(|failure| state.destination.explain_failure(failure));
         let StorageSessions { from, to } = sessions;
-        // A refusal is one server's, but what another one was told is not undone: both start anew.
+        // After a failure between two servers, one of them may still execute its half of the
+        // transfer. Neither session can be reused.
         if result.is_ok() || !(self.from.is_server() && self.to.is_server()) {
-            self.ctx.give_back(&self.from, from, &result);
-            self.ctx.give_back(&self.to, to, &result);
+            self.ctx.return_session(&self.from, from, &result);
+            self.ctx.return_session(&self.to, to, &result);
         }
         result
     }
 
-    async fn with(
+    async fn copy_over_sessions(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
     ) -> Result<FileOutcome, CopyFailure> {
         let path = self.item.source.path();
-        let source_sums = match &begun.source {
+        let source_checksums = match &state.source {
             Some(_) => AvailableChecksums::all(),
             None => sessions.from.available_checksums(path).await?,
         };
-        let check = self.choose(begun, &source_sums, sessions).await?;
-        if let Some(label) = self.in_place(begun, sessions, check).await? {
+        let check = self
+            .choose_verification(state, &source_checksums, sessions)
+            .await?;
+        if let Some(label) = self.find_in_place(state, sessions, check).await? {
             return Ok(FileOutcome::done(self.meter.moved(), label, None));
         }
         loop {
-            self.prepare(begun, sessions, (check, &source_sums)).await?;
-            let moved = self.transfer(begun, sessions, check).await?;
+            self.prepare(state, sessions, (check, &source_checksums))
+                .await?;
+            let move_result = self.transfer(state, sessions, check).await?;
+            // Some transfers leave their session unusable; the verification needs a new one.
             if !sessions.from.is_usable() {
-                sessions.from = self.ctx.pool.take(&self.from).await?;
+                sessions.from = self.ctx.pool.acquire(&self.from).await?;
             }
-            if let CopyDestination::Here(download) = &begun.receiving {
-                download.check_length(begun.span.size, &self.item.source.display())?;
+            if let CopyDestination::Local(download) = &state.destination {
+                download.check_length(state.range.size, &self.item.source.display())?;
             }
             let verified = self
-                .verify(begun, sessions, (check, &source_sums), &moved)
+                .verify(state, sessions, (check, &source_checksums), &move_result)
                 .await;
-            let label = begun.receiving.judged(verified).await?;
-            self.check_source(begun, sessions, check).await?;
-            let (modified, again) = (begun.facts.modified, !self.consumed);
+            let label = state.destination.after_verification(verified).await?;
+            self.check_source(state, sessions, check).await?;
+            let (modified, can_resend) = (state.facts.modified, !self.pipe_consumed);
             let to = &mut *sessions.to;
-            let finish = begun
-                .receiving
-                .finish(self.ctx, to, modified, again)
+            let finish = state
+                .destination
+                .finish(self.ctx, to, modified, can_resend)
                 .await?;
             if finish == UploadFinish::InPlace {
-                return Ok(FileOutcome::done(self.meter.moved(), label, moved.measured));
+                return Ok(FileOutcome::done(
+                    self.meter.moved(),
+                    label,
+                    move_result.measured,
+                ));
             }
         }
     }
 
-    /// The check that both ends can make.
-    async fn choose(
+    /// Chooses the verification that both ends support.
+    async fn choose_verification(
         &self,
-        begun: &mut CopyState<'_>,
+        state: &mut CopyState<'_>,
         source: &AvailableChecksums,
         sessions: &mut StorageSessions,
     ) -> Result<Verification, CopyFailure> {
-        let copy = begun.receiving.sums(&mut *sessions.to).await?;
-        let wish = self.ctx.options.verify;
-        let mut check = choose_verification(wish, &begun.summed(source, &copy));
-        // The source tells no sum that the copy has: what passes here has to stand for it.
-        let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
-        begun.sums_what_passes = relayed && matches!(check, Ok(Verification::Size) | Err(_));
-        if begun.sums_what_passes {
-            check = choose_verification(wish, &begun.summed(&AvailableChecksums::all(), &copy));
+        let copy = state
+            .destination
+            .available_checksums(&mut *sessions.to)
+            .await?;
+        let requested = self.ctx.options.verify;
+        let mut check = choose_verification(requested, &state.checksum_abilities(source, &copy));
+        // The source storage has no checksum in common with the destination. Bytes that pass
+        // through this machine can be checksummed here instead.
+        let relayed = !state.source_is_local()
+            && state.destination_is_storage()
+            && !self.is_third_party(sessions);
+        state.checksums_passing_bytes = relayed && matches!(check, Ok(Verification::Size) | Err(_));
+        if state.checksums_passing_bytes {
+            check = choose_verification(
+                requested,
+                &state.checksum_abilities(&AvailableChecksums::all(), &copy),
+            );
         }
-        // A pipe cannot be read again, and the sum of what went into it is the source's own.
-        let nothing_to_compare = begun.reads_here() && begun.receiving.is_unreadable();
+        // A pipe cannot be read again, and the checksum of the bytes written to it would equal the
+        // source's by construction.
+        let nothing_to_compare = state.source_is_local() && state.destination.is_unreadable();
         Ok(match check? {
-            Verification::Sum {
+            Verification::Checksum {
                 required: false, ..
             } if nothing_to_compare => Verification::Size,
             check => check,
         })
     }
 
-    /// Both ends move the file between them, and nothing passes here.
-    fn passes(&self, sessions: &StorageSessions) -> bool {
+    /// Whether both storages move the file between themselves, so that no bytes pass through this
+    /// machine.
+    fn is_third_party(&self, sessions: &StorageSessions) -> bool {
         let from = sessions.from.capabilities().third_party;
         from.is_some() && from == sessions.to.capabilities().third_party
     }
 
-    /// Names the comparison made if `--resume` finds the destination whole.
-    async fn in_place(
+    /// Checks with `--resume` whether the destination is already complete. Returns the name of the
+    /// comparison that proved it.
+    async fn find_in_place(
         &self,
-        begun: &CopyState<'a>,
+        state: &CopyState<'a>,
         sessions: &mut StorageSessions,
         check: Verification,
     ) -> Result<Option<String>, CopyFailure> {
-        let size = begun.span.size;
+        let size = state.range.size;
         let to = &mut *sessions.to;
-        let there = begun.receiving.in_place(self.ctx, size, to).await?;
-        let Some((there, mut destination)) = there else {
+        let existing = state.destination.file_in_place(self.ctx, size, to).await?;
+        let Some((existing, mut destination)) = existing else {
             return Ok(None);
         };
         let candidate = ExistingDestination {
             wanted: SourceFacts {
                 size,
-                ..begun.facts
+                ..state.facts
             },
-            there,
-            part: begun.span.part.map(|(_, length)| length),
+            existing,
+            part: state.range.part.map(|(_, length)| length),
         };
         let path = self.item.source.path();
-        let mut source = begun.source_end(&mut *sessions.from, path);
+        let mut source = state.source_endpoint(&mut *sessions.from, path);
         let label = candidate
             .compare(check, &mut source, &mut destination)
             .await?;
         if label.is_some() {
-            let source = self.source_identity(begun);
-            let found = (source.as_str(), size);
-            begun
-                .receiving
-                .found_in_place(self.ctx, self.item, found)
+            let source = self.source_identity(state);
+            let source_and_size = (source.as_str(), size);
+            state
+                .destination
+                .confirm_in_place(self.ctx, self.item, source_and_size)
                 .await?;
         }
         Ok(label)
@@ -311,59 +343,63 @@ impl<'a> FileCopy<'a> {
 
     async fn prepare(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
-        (check, sums): (Verification, &AvailableChecksums),
+        (check, checksums): (Verification, &AvailableChecksums),
     ) -> Result<(), CopyFailure> {
-        let relayed = !begun.reads_here() && begun.stores_there() && !self.passes(sessions);
-        let sequential = begun.is_sequential() || relayed;
+        let relayed = !state.source_is_local()
+            && state.destination_is_storage()
+            && !self.is_third_party(sessions);
+        let sequential = state.is_sequential() || relayed;
         let ends = (&*sessions.from, &*sessions.to);
-        let size = begun.span.size;
-        let lanes = match begun.reads_here() && !begun.stores_there() {
-            true => StreamPlan::within(&self.ctx.options, size, sequential),
-            false => StreamPlan::of(self.ctx, size, sequential, ends),
+        let size = state.range.size;
+        let stream_plan = match state.source_is_local() && !state.destination_is_storage() {
+            true => StreamPlan::for_local_copy(&self.ctx.options, size, sequential),
+            false => StreamPlan::for_transfer(self.ctx, size, sequential, ends),
         };
-        let lanes = *self.lanes.get_or_insert(lanes);
+        // Kept over retries: the journal records whether bytes are in order, which depends on it.
+        let stream_plan = *self.stream_plan.get_or_insert(stream_plan);
         let identity = CopyIdentity {
-            source: self.source_identity(begun),
+            source: self.source_identity(state),
             destination: self.item.destination.identity_key(),
-            size: match begun.source {
-                Some(_) => begun.span.size,
-                None => begun.facts.size,
+            size: match state.source {
+                Some(_) => state.range.size,
+                None => state.facts.size,
             },
-            modified: begun.facts.modified.map(|t| t.0),
-            part: begun.span.part,
-            in_order: lanes.in_order,
+            modified: state.facts.modified.map(|t| t.0),
+            part: state.range.part,
+            in_order: stream_plan.in_order,
         };
-        if let CopyDestination::There(upload) = &mut begun.receiving {
-            // What is relayed comes in order from its first byte.
-            upload.goes_on(!relayed && sessions.to.capabilities().resumes_uploads);
+        if let CopyDestination::Storage(upload) = &mut state.destination {
+            // A relayed file is always sent from its first byte.
+            upload.set_can_resume(!relayed && sessions.to.capabilities().resumes_uploads);
         }
         let path = self.item.source.path();
-        let origin = begun.span.origin();
-        let mut source = match &begun.source {
-            Some(opened) => open_end(&opened.source, origin),
+        let origin = state.range.origin();
+        let mut source = match &state.source {
+            Some(opened) => open_endpoint(&opened.source, origin),
             None => ChecksumEndpoint::Named {
                 storage: &mut *sessions.from,
                 path,
                 origin,
             },
         };
-        begun
-            .receiving
+        state
+            .destination
             .prepare(
                 (self.ctx, self.item, check),
                 identity,
-                (&mut source, sums),
+                (&mut source, checksums),
                 &mut *sessions.to,
             )
             .await
     }
 
-    /// The source's identity, whatever the directory the command runs in.
-    fn source_identity(&self, begun: &CopyState<'_>) -> String {
+    /// Identifies the source independently of the current directory.
+    fn source_identity(&self, state: &CopyState<'_>) -> String {
         match &self.item.source {
-            Location::Local(path) if begun.reads_here() => {
+            Location::Local(path) if state.source_is_local() => {
+                // A relative path would make the journal of another directory's file match.
                 let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
                 Location::Local(path).identity_key()
             }
@@ -371,58 +407,25 @@ impl<'a> FileCopy<'a> {
         }
     }
 
-    /// A large file may have changed while it moved; a small one's sum, asked for afterwards, has told
-    /// already. A file of this machine is looked at without a round trip.
-    fn looks_again(&self, begun: &CopyState<'_>, check: Verification) -> bool {
-        if begun.reads_here() {
-            return !begun.is_pipe() && self.from == StorageId::LocalFiles;
-        }
-        let large = begun.span.size.is_none_or(|size| size >= CONCURRENT_FROM);
-        check != Verification::Bytes && large && begun.facts.size.is_some()
-    }
-
-    /// The source must be now what it was when the copy began.
-    async fn check_source(
-        &self,
-        begun: &CopyState<'_>,
-        sessions: &mut StorageSessions,
-        check: Verification,
-    ) -> Result<(), CopyFailure> {
-        if !self.looks_again(begun, check) {
-            return Ok(());
-        }
-        let source = &self.item.source;
-        let now = sessions.from.stat(source.path()).await?;
-        if begun.reads_here() {
-            return match SourceFacts::from_entry(&now) == begun.facts {
-                true => Ok(()),
-                false => Err(changed(source)),
-            };
-        }
-        unchanged(source, begun.facts, &now)
-    }
-
-    /// Gives up what was resumed from an earlier run; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
-        self.begun
+    /// Discards what was resumed from an earlier run. Returns `false` when nothing was resumed.
+    pub(super) fn discard_resumed(&mut self) -> bool {
+        self.state
             .as_mut()
-            .is_some_and(|begun| begun.receiving.forget_resumed())
+            .is_some_and(|state| state.destination.discard_resumed())
     }
 
-    /// Whether the last attempt's bytes have to be moved again, so that it was no progress.
-    pub(super) fn in_vain(&self) -> bool {
-        self.begun
+    /// Whether the bytes of the last attempt must be moved again, so that it made no progress.
+    pub(super) fn attempt_was_wasted(&self) -> bool {
+        self.state
             .as_ref()
-            .is_some_and(|begun| begun.receiving.in_vain())
+            .is_some_and(|state| state.destination.attempt_was_wasted())
     }
 
-    /// Whether what was read from the source can be read again.
-    pub(super) fn repeatable(&self) -> bool {
-        !self.consumed
+    /// Whether the source can be read again.
+    pub(super) fn is_repeatable(&self) -> bool {
+        !self.pipe_consumed
     }
 }
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod web_tests;

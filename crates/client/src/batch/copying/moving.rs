@@ -1,4 +1,4 @@
-//! The bytes of an attempt, by the way that the ends leave open.
+//! Moves the bytes of an attempt, by the method that the capabilities of both ends allow.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,15 +7,15 @@ use std::time::Instant;
 use data::job::{TransferControl, TransferReport};
 use data::store::Sink;
 
-use super::super::alongside;
 use super::super::attempt_watch::AttemptWatch;
 use super::super::destination::CopyDestination;
 use super::super::measurement::{MeasurementSource, TransferMeasurement};
 use super::super::meter::SafeByteCount;
 use super::super::pool::StorageSessionPool;
 use super::super::relay;
+use super::super::run_with_side_task;
 use super::super::stall::{GrowthSign, StallDetector};
-use super::super::stream_plan::{extent, spec};
+use super::super::stream_plan::{new_transfer_spec, offset_and_length};
 use super::{CopyState, FileCopy, StorageSessions};
 use crate::CopyFailure;
 use crate::location::StorageId;
@@ -26,149 +26,143 @@ use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::verify::{CONCURRENT_FROM, CONCURRENT_FROM_AHEAD, Verification};
 use crate::why;
 
-/// How the bytes go.
+/// How the bytes are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MoveMethod {
-    /// From an open file to an open file.
-    Within,
+    /// From an open file to an open file, on this machine.
+    Local,
     /// From a storage into an open file.
     Fetch,
     /// From an open file to a storage.
     Store,
-    /// From a storage to a storage, by their own doing.
-    Pass,
-    /// From a storage to a storage, by way of this machine.
+    /// From storage to storage directly (FTP third-party transfer).
+    ThirdParty,
+    /// From storage to storage, through this machine.
     Relay,
 }
 
-/// Result of one transfer.
+/// Result of moving the bytes.
 #[derive(Debug, Default)]
 pub(super) struct MoveResult {
-    /// This end's report; `None` when all was there already.
+    /// This end's report. `None` when nothing had to be moved.
     pub(super) report: Option<TransferReport>,
     pub(super) measured: Option<TransferMeasurement>,
-    /// The file's sum at its source, if it came in time.
-    pub(super) source_sum: Option<String>,
+    /// Checksum of the file at its source, if it was requested and arrived during the transfer.
+    pub(super) source_checksum: Option<String>,
 }
 
 impl<'a> FileCopy<'a> {
-    fn way(&self, begun: &CopyState<'_>, sessions: &StorageSessions) -> MoveMethod {
-        match (begun.reads_here(), begun.stores_there()) {
-            (true, false) => MoveMethod::Within,
+    fn move_method(&self, state: &CopyState<'_>, sessions: &StorageSessions) -> MoveMethod {
+        match (state.source_is_local(), state.destination_is_storage()) {
+            (true, false) => MoveMethod::Local,
             (false, false) => MoveMethod::Fetch,
             (true, true) => MoveMethod::Store,
-            (false, true) if self.passes(sessions) => MoveMethod::Pass,
+            (false, true) if self.is_third_party(sessions) => MoveMethod::ThirdParty,
             (false, true) => MoveMethod::Relay,
         }
     }
 
-    /// Moves what is missing.
+    /// Moves the missing bytes.
     pub(super) async fn transfer(
         &mut self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
         check: Verification,
     ) -> Result<MoveResult, CopyFailure> {
-        if begun.receiving.is_whole(begun.span) {
+        if state.destination.is_whole(state.range) {
             return Ok(MoveResult::default());
         }
-        let way = self.way(begun, sessions);
+        let method = self.move_method(state, sessions);
+        // A new control block for each attempt: it counts this attempt's bytes and cancels it.
         let control = Arc::new(TransferControl::new());
-        let spec = self.spec_of(begun, sessions, (way, check));
-        let early = check
-            .algorithm()
-            .filter(|_| way == MoveMethod::Fetch && self.sums_early(begun, sessions, &spec));
-        self.ask_ahead(begun, sessions, &spec, (check, early.is_none()));
-        let early = self.sum_early(begun, early);
-        self.consumed |= begun.is_pipe();
-        self.show(begun, (way, sessions.to.capabilities().markers), &control);
-        if let CopyDestination::There(upload) = &mut begun.receiving {
-            upload.begin(&control, way != MoveMethod::Pass);
+        let spec = self.transfer_spec(state, sessions, (method, check));
+        let early_checksum = check.algorithm().filter(|_| {
+            method == MoveMethod::Fetch && self.checksums_source_early(state, sessions, &spec)
+        });
+        self.queue_follow_ups(state, sessions, &spec, (check, early_checksum.is_none()));
+        let early_checksum = self.request_source_checksum(state, early_checksum);
+        // Set before the transfer: a failed attempt may have read from the pipe as well.
+        self.pipe_consumed |= state.is_pipe();
+        self.register_progress(
+            state,
+            (method, sessions.to.capabilities().sends_markers),
+            &control,
+        );
+        if let CopyDestination::Storage(upload) = &mut state.destination {
+            upload.begin_attempt(&control, method != MoveMethod::ThirdParty);
         }
         let started = Instant::now();
-        let moving = self.run(begun, sessions, (way, &spec, &control));
-        let result = alongside(moving, early).await;
-        if way == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
-            self.meter.discard();
+        let moving = self.run_transfer(state, sessions, (method, &spec, &control));
+        let result = run_with_side_task(moving, early_checksum).await;
+        // The server refused STOR before data was accepted: bytes in the socket buffer were never
+        // stored.
+        if method == MoveMethod::Store && result.is_err() && !spec.started.load(Ordering::Relaxed) {
+            self.meter.discard_attempt();
         }
-        let size = begun.span.size;
-        let (mut attempt, source_sum) = match (result, &mut begun.receiving) {
-            (Ok(moved), CopyDestination::Here(download)) => {
-                download.confirmed(&control);
-                moved
-            }
-            (Ok(moved), CopyDestination::There(upload)) => {
-                upload.confirmed(size);
-                moved
-            }
-            (Err(failure), CopyDestination::Here(download)) => {
-                let judged = check.algorithm().is_some();
-                download.settle(&control, &spec.confirmation, size, judged);
-                return Err(failure);
-            }
-            (Err(failure), CopyDestination::There(upload)) => {
-                upload.settle(&failure, &spec.confirmation, size);
-                return Err(failure);
-            }
-        };
-        if way == MoveMethod::Pass {
-            self.meter.report(attempt.report.evidence.bytes);
+        let (mut attempt, source_checksum) = record_result(result, state, &spec, &control, check)?;
+        if method == MoveMethod::ThirdParty {
+            self.meter.report_bytes(attempt.report.evidence.bytes);
         }
-        if begun.stores_there() {
-            self.meter.confirm();
+        // A storage confirms a transfer in its final reply. A local file is safe when its bytes are
+        // written.
+        if state.destination_is_storage() {
+            self.meter.confirm_attempt();
         }
         self.ctx.warn_all(std::mem::take(&mut attempt.warnings));
         Ok(MoveResult {
-            report: Some(attempt.report.clone()).filter(|_| way != MoveMethod::Pass),
-            measured: measured(way, attempt, started),
-            source_sum,
+            report: Some(attempt.report.clone()).filter(|_| method != MoveMethod::ThirdParty),
+            measured: measurement_of(method, attempt, started),
+            source_checksum,
         })
     }
 
-    /// Moves the bytes, and keeps the journal meanwhile. Dropping the future stops it all.
-    async fn run(
+    /// Moves the bytes and writes the journal meanwhile. Dropping the future stops both.
+    async fn run_transfer(
         &self,
-        begun: &mut CopyState<'a>,
+        state: &mut CopyState<'a>,
         sessions: &mut StorageSessions,
-        (way, spec, control): (MoveMethod, &TransferSpec, &Arc<TransferControl>),
+        (method, spec, control): (MoveMethod, &TransferSpec, &Arc<TransferControl>),
     ) -> Result<TransferAttempt, CopyFailure> {
-        let in_order = self.lanes.unwrap_or_default().in_order;
+        let in_order = self.stream_plan.unwrap_or_default().in_order;
         let (mut store_path, mut sink) = (Vec::new(), None);
-        match &mut begun.receiving {
-            CopyDestination::Here(download) => {
-                sink = Some(download.own(self.ctx)? as Arc<dyn Sink>);
+        match &mut state.destination {
+            CopyDestination::Local(download) => {
+                sink = Some(download.lock(self.ctx)? as Arc<dyn Sink>);
             }
-            CopyDestination::There(upload) => store_path = upload.store_path(),
+            CopyDestination::Storage(upload) => store_path = upload.store_path(),
         }
-        let source = begun.source.as_ref();
+        let source = state.source.as_ref();
         let source = source.map(|opened| Arc::clone(&opened.source));
-        let keep_empty = begun.receiving.size_tells(in_order);
-        let keeps_journal = !begun.is_pipe();
-        let before = begun.receiving.have().prefix_len();
-        let size = begun.span.size;
-        let (journal, state) = begun.receiving.watched(control);
+        let keep_empty = state.destination.length_shows_progress(in_order);
+        // A pipe cannot be read again, so a journal could not be used.
+        let keeps_journal = !state.is_pipe();
+        let before = state.destination.safe_ranges().prefix_len();
+        let size = state.range.size;
+        let (journal, stored_ranges) = state.destination.journal_and_progress(control);
         let journal = journal.filter(|_| keeps_journal);
-        let watch = AttemptWatch::new(Arc::clone(control), journal, keep_empty, state);
+        let watch = AttemptWatch::new(Arc::clone(control), journal, keep_empty, stored_ranges);
         let StorageSessions { from, to } = sessions;
         let path = self.item.source.path();
         let moving = async {
-            match (way, source, sink) {
-                (MoveMethod::Within, Some(source), Some(sink)) => {
-                    local_copy::copy(source, sink, spec, control).await
+            match (method, source, sink) {
+                (MoveMethod::Local, Some(source), Some(sink)) => {
+                    local_copy::copy_local(source, sink, spec, control).await
                 }
                 (MoveMethod::Fetch, _, Some(sink)) => from.fetch(path, sink, spec, control).await,
                 (MoveMethod::Store, Some(source), _) => {
                     to.store(source, &store_path, spec, control).await
                 }
-                (MoveMethod::Pass, ..) => {
+                (MoveMethod::ThirdParty, ..) => {
                     let meter = self.meter;
-                    let progress = move |bytes| meter.report(bytes);
+                    let progress = move |bytes| meter.report_bytes(bytes);
                     let passing = from.transfer_to(path, &mut **to, &store_path, spec, &progress);
-                    let silent = in_order.then_some((&store_path, before));
+                    let watched = in_order.then_some((&store_path, before));
                     tokio::select! {
+                        // The transfer's own end takes precedence over a stall that is detected in
+                        // the same poll.
                         biased;
-                        ended = passing => ended,
-                        stalled = self.stall(silent, size) => Err(stalled),
+                        result = passing => result,
+                        stalled = self.detect_stall(watched, size) => Err(stalled),
                     }
                 }
                 _ => {
@@ -181,148 +175,152 @@ impl<'a> FileCopy<'a> {
         watch.run(moving).await
     }
 
-    fn spec_of(
+    fn transfer_spec(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &StorageSessions,
-        (way, check): (MoveMethod, Verification),
+        (method, check): (MoveMethod, Verification),
     ) -> TransferSpec {
-        let have = begun.receiving.have();
-        let lanes = self.lanes.unwrap_or_default();
-        let mut spec = spec(self.ctx, begun.span, have, lanes);
-        let sum = check.algorithm().filter(|_| have.is_empty());
-        spec.checksum = sum.filter(|_| way != MoveMethod::Pass);
-        if let CopyDestination::There(upload) = &begun.receiving {
-            let sums = sessions.to.capabilities().checksums_while_storing;
-            spec.server_checksum = sum.filter(|_| sums);
-            spec.stored_ranges = Arc::clone(&upload.marked);
+        let safe = state.destination.safe_ranges();
+        let stream_plan = self.stream_plan.unwrap_or_default();
+        let mut spec = new_transfer_spec(self.ctx, state.range, safe, stream_plan);
+        // The checksum of the passing bytes is that of the whole file only if nothing is resumed.
+        let checksum = check.algorithm().filter(|_| safe.is_empty());
+        spec.checksum = checksum.filter(|_| method != MoveMethod::ThirdParty);
+        if let CopyDestination::Storage(upload) = &state.destination {
+            let checksums = sessions.to.capabilities().checksums_while_storing;
+            spec.server_checksum = checksum.filter(|_| checksums);
+            spec.stored_ranges = Arc::clone(&upload.stored_ranges);
         }
         spec
     }
 
-    /// Has both ends asked ahead what will be asked of them when the bytes are there.
-    fn ask_ahead(
+    /// Queues the queries that will follow the transfer, so that a session that pipelines can send
+    /// them ahead.
+    fn queue_follow_ups(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
         spec: &TransferSpec,
-        (check, sums): (Verification, bool),
+        (check, checksums): (Verification, bool),
     ) {
         let path = self.item.source.path();
-        let sum = |path, part| {
-            let (offset, length) = extent(part);
-            let question = move |algorithm| FollowUpQuery::Sum {
+        let checksum = |path, part| {
+            let (offset, length) = offset_and_length(part);
+            let query = move |algorithm| FollowUpQuery::Checksum {
                 algorithm,
                 offset,
                 length,
                 path,
             };
-            check.algorithm().map(question)
+            check.algorithm().map(query)
         };
-        if !begun.reads_here() {
+        if !state.source_is_local() {
             let facts = self
-                .looks_again(begun, check)
-                .then_some(FollowUpQuery::Facts(path));
-            let asked = sums && !begun.sums_what_passes;
-            let sum = sum(path, begun.span.part).filter(|_| asked);
-            let questions: Vec<_> = sum.into_iter().chain(facts).collect();
-            sessions.from.queue_follow_ups(spec, &questions);
+                .rechecks_source(state, check)
+                .then_some(FollowUpQuery::Stat(path));
+            let checksum_wanted = checksums && !state.checksums_passing_bytes;
+            let checksum = checksum(path, state.range.part).filter(|_| checksum_wanted);
+            let queries: Vec<_> = checksum.into_iter().chain(facts).collect();
+            sessions.from.queue_follow_ups(spec, &queries);
         }
-        if let CopyDestination::There(upload) = &begun.receiving {
+        if let CopyDestination::Storage(upload) = &state.destination {
             let path = upload.store_path();
-            let told = begun.reads_here() || begun.span.size.is_some();
-            let facts = told.then_some(FollowUpQuery::Facts(&path));
-            let question = sum(&path, None).or(facts);
-            sessions.to.queue_follow_ups(spec, question.as_slice());
+            let stat_wanted = state.source_is_local() || state.range.size.is_some();
+            let facts = stat_wanted.then_some(FollowUpQuery::Stat(&path));
+            let query = checksum(&path, None).or(facts);
+            sessions.to.queue_follow_ups(spec, query.as_slice());
         }
     }
 
-    /// Whether the source is to sum while the bytes move.
-    fn sums_early(
+    /// Whether the source computes its checksum while the bytes move.
+    fn checksums_source_early(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &StorageSessions,
         spec: &TransferSpec,
     ) -> bool {
-        let worth = match sessions.from.pipelines_follow_ups(spec) {
+        let threshold = match sessions.from.pipelines_follow_ups(spec) {
             true => CONCURRENT_FROM_AHEAD,
             false => CONCURRENT_FROM,
         };
-        begun.span.size.is_some_and(|size| size >= worth)
+        state.range.size.is_some_and(|size| size >= threshold)
     }
 
-    /// The source's sum, asked for over a second session while the bytes move. `None` when that
-    /// was not wanted or does not work: then it is asked for afterwards.
-    fn sum_early(
+    /// Requests the source's checksum over a second session while the bytes move. `None` when that
+    /// was not wanted or failed; the checksum is then requested afterwards.
+    fn request_source_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         algorithm: Option<proto::checksum::ChecksumAlgorithm>,
     ) -> impl Future<Output = Option<String>> + Send + use<> {
         let pool = Arc::clone(&self.ctx.pool);
         let id = self.from.clone();
         let path = self.item.source.path().to_vec();
-        let (offset, length) = extent(begun.span.part);
+        let (offset, length) = offset_and_length(state.range.part);
         async move {
             let algorithm = algorithm?;
-            let mut session = pool.take(&id).await.ok()?;
-            let sum = session.checksum(algorithm, offset, length, &path).await;
-            let sum = sum.ok()?;
-            pool.give(&id, session);
-            Some(sum)
+            // The first session is busy with the transfer until its final reply.
+            let mut session = pool.acquire(&id).await.ok()?;
+            let checksum = session.checksum(algorithm, offset, length, &path).await;
+            let checksum = checksum.ok()?;
+            pool.release(&id, session);
+            Some(checksum)
         }
     }
 
-    /// Shows the attempt in the totals.
-    fn show(
+    /// Registers the attempt with the progress totals.
+    fn register_progress(
         &self,
-        begun: &mut CopyState<'_>,
-        (way, markers): (MoveMethod, bool),
+        state: &mut CopyState<'_>,
+        (method, markers): (MoveMethod, bool),
         control: &Arc<TransferControl>,
     ) {
-        let in_order = self.lanes.unwrap_or_default().in_order;
-        let have = begun.receiving.have().byte_count();
-        let shown = match way {
-            // A storage that tells nothing until the end.
-            MoveMethod::Store if in_order || !markers => SafeByteCount::acknowledged(control, have),
+        let in_order = self.stream_plan.unwrap_or_default().in_order;
+        let safe = state.destination.safe_ranges().byte_count();
+        let safe_bytes = match method {
+            // The storage reports nothing until the transfer ends.
+            MoveMethod::Store if in_order || !markers => SafeByteCount::acknowledged(control, safe),
             _ => {
-                let (_, state) = begun.receiving.watched(control);
-                SafeByteCount::told(move || state().safe.byte_count())
+                let (_, stored_ranges) = state.destination.journal_and_progress(control);
+                SafeByteCount::from_fn(move || stored_ranges().safe.byte_count())
             }
         };
-        self.meter.attempt(Arc::clone(control), shown);
+        self.meter.begin_attempt(Arc::clone(control), safe_bytes);
     }
 
-    /// The failure of a silent transfer between two storages (`asked`: where the bytes are stored, so many
-    /// of them having been there) that stands still; never anything else. Another session asks for the
-    /// length.
-    fn stall(
+    /// Completes with a failure when a third-party transfer in MODE S stalls, and otherwise never.
+    /// In MODE S neither server reports progress, so a session of its own asks for the length of
+    /// the file. `watched`: the path and the bytes that it held before.
+    fn detect_stall(
         &self,
-        asked: Option<(&Vec<u8>, u64)>,
+        watched: Option<(&Vec<u8>, u64)>,
         size: Option<u64>,
     ) -> impl Future<Output = CopyFailure> + Send + use<'a> {
         let (pool, id, meter) = (Arc::clone(&self.ctx.pool), self.to.clone(), self.meter);
-        let asked = asked.map(|(path, before)| (path.clone(), before));
+        let watched = watched.map(|(path, before)| (path.clone(), before));
         let limit = self.ctx.options.transfer.stall;
         async move {
-            let Some((path, before)) = asked else {
+            let Some((path, before)) = watched else {
                 return std::future::pending().await;
             };
-            let mut growth = StallDetector::new(size, limit);
+            let mut detector = StallDetector::new(size, limit);
             let mut session = None;
             loop {
-                tokio::time::sleep(growth.period()).await;
-                let length = length(&pool, &id, &mut session, &path).await;
+                tokio::time::sleep(detector.poll_interval()).await;
+                let length = remote_length(&pool, &id, &mut session, &path).await;
                 let Some(length) = length else {
-                    // A server that cannot be asked: the transfer's own end has to tell.
+                    // The length is unavailable. The end of the transfer itself will show what
+                    // happened.
                     return std::future::pending().await;
                 };
-                match growth.look(length, Instant::now()) {
-                    GrowthSign::Moved(length) => meter.report(length.saturating_sub(before)),
-                    GrowthSign::Nothing => {}
+                match detector.observe(length, Instant::now()) {
+                    GrowthSign::Grown(length) => meter.report_bytes(length.saturating_sub(before)),
+                    GrowthSign::Inconclusive => {}
                     GrowthSign::Stalled(length) => {
                         return unreachable_failure(format!(
-                            "the copy to {id} stalled: its file stood at {length} bytes for \
-                             {} s; try again, with --resume",
+                            "the copy to {id} stalled: its file stayed at {length} bytes for \
+                             {} s; try again with --resume",
                             limit.as_secs()
                         ));
                     }
@@ -332,37 +330,60 @@ impl<'a> FileCopy<'a> {
     }
 }
 
-/// Length of a file, over a session that is opened for it.
-async fn length(
+/// Records the result of an attempt in the state of its destination.
+fn record_result<T>(
+    result: Result<T, CopyFailure>,
+    state: &mut CopyState<'_>,
+    spec: &TransferSpec,
+    control: &TransferControl,
+    check: Verification,
+) -> Result<T, CopyFailure> {
+    let size = state.range.size;
+    match (&result, &mut state.destination) {
+        (Ok(_), CopyDestination::Local(download)) => download.attempt_succeeded(control),
+        (Ok(_), CopyDestination::Storage(upload)) => upload.attempt_succeeded(size),
+        (Err(_), CopyDestination::Local(download)) => {
+            let has_checksum = check.algorithm().is_some();
+            download.attempt_failed(control, &spec.confirmation, size, has_checksum);
+        }
+        (Err(failure), CopyDestination::Storage(upload)) => {
+            upload.attempt_failed(failure, &spec.confirmation, size);
+        }
+    }
+    result
+}
+
+/// Length of a remote file, over a session that is opened on first use.
+async fn remote_length(
     pool: &StorageSessionPool,
     id: &StorageId,
     session: &mut Option<Box<dyn Storage>>,
     path: &[u8],
 ) -> Option<u64> {
     if session.is_none() {
-        *session = pool.take(id).await.ok();
+        *session = pool.acquire(id).await.ok();
     }
     session.as_mut()?.stat(path).await.ok()?.size
 }
 
-/// Measurements that are told at the end; nothing of what stayed within this machine.
-fn measured(
-    way: MoveMethod,
+/// Measurements for the summary. Copies within this machine have none.
+fn measurement_of(
+    method: MoveMethod,
     attempt: TransferAttempt,
     started: Instant,
 ) -> Option<TransferMeasurement> {
-    match way {
-        MoveMethod::Within => None,
-        MoveMethod::Fetch => Some(TransferMeasurement::received(attempt)),
-        MoveMethod::Store | MoveMethod::Relay => Some(TransferMeasurement::sent(attempt)),
-        MoveMethod::Pass => Some(TransferMeasurement {
-            seen: MeasurementSource::Between(why::ThirdPartyStats {
+    match method {
+        MoveMethod::Local => None,
+        MoveMethod::Fetch => Some(TransferMeasurement::of_received(attempt)),
+        MoveMethod::Store | MoveMethod::Relay => Some(TransferMeasurement::of_sent(attempt)),
+        MoveMethod::ThirdParty => Some(TransferMeasurement {
+            source: MeasurementSource::ThirdParty(why::ThirdPartyStats {
                 bytes: attempt.report.evidence.bytes,
                 elapsed: started.elapsed(),
                 streams: attempt.streams,
                 markers: attempt.extended_mode,
             }),
-            buffers: attempt.buffers.name(),
+            buffer_policy: attempt.buffers.name(),
             remarks: attempt.remarks,
         }),
     }

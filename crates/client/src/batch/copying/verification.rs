@@ -1,158 +1,243 @@
-//! The comparison of a copy with its source.
+//! Comparison of a copy with its source.
 
 use std::sync::Arc;
 
 use proto::checksum::ChecksumAlgorithm;
+use proto::listing::ListedEntry;
 
-use super::super::stream_plan::extent;
+use super::super::stream_plan::offset_and_length;
 use super::moving::MoveResult;
 use super::{CopyState, FileCopy, StorageSessions};
+use crate::answers::SourceFacts;
+use crate::location::{Location, StorageId};
 use crate::storage::contract::{AvailableChecksums, Storage};
 use crate::verify::{
-    ChecksumComparison, ComparisonResult, Verification, checksum_local, choose_verification,
+    CONCURRENT_FROM, ChecksumComparison, ComparisonResult, Verification, checksum_local,
+    choose_verification,
 };
 use crate::{CopyFailure, Exit, VerifyMode};
 
-/// The label of a copy that shares its source's blocks.
-const SHARED: &str = "reflink";
+/// Verification label of a copy that shares its source's blocks (FICLONE).
+const REFLINK_LABEL: &str = "reflink";
 
 impl FileCopy<'_> {
-    /// Compares both ends; says what was compared. `sums` can be had of the source.
+    /// Compares both ends and returns the label of the comparison. `checksums` are those that the
+    /// source can provide.
     pub(super) async fn verify(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
-        (check, sums): (Verification, &AvailableChecksums),
+        (check, checksums): (Verification, &AvailableChecksums),
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
         let Some(algorithm) = check.algorithm() else {
-            let label = self.by_size(begun, sessions, check, moved).await?;
-            let told = self.told_now(begun, sessions, (check, sums)).await?;
-            return match told.and_then(|told| Some((told, told.algorithm()?))) {
-                Some((told, algorithm)) => {
-                    let (asked, unknown) = ((told, algorithm, None), (None, None));
-                    self.by_sum(begun, sessions, asked, unknown, moved).await
+            let label = self.verify_by_size(state, sessions, check, moved).await?;
+            let available = self
+                .checksum_available_now(state, sessions, (check, checksums))
+                .await?;
+            return match available.and_then(|available| Some((available, available.algorithm()?))) {
+                Some((available, algorithm)) => {
+                    let (request, unknown) = ((available, algorithm, None), (None, None));
+                    self.verify_by_checksum(state, sessions, request, unknown, moved)
+                        .await
                 }
                 None => Ok(label),
             };
         };
         let report = moved.report.as_ref();
         if report.is_some_and(|report| report.shares_blocks) && !check.is_required() {
-            return Ok(SHARED.to_owned());
+            return Ok(REFLINK_LABEL.to_owned());
         }
-        // The bytes that passed are the source's where it was read here, or where it cannot tell the sum;
-        // the copy's where they were stored here.
-        let passed = report.and_then(|report| report.checksum.clone());
-        let known = match (begun.reads_here(), begun.stores_there()) {
-            (true, _) => (passed.clone(), None),
-            (false, true) => (passed.clone().filter(|_| begun.sums_what_passes), None),
-            (false, false) => (moved.source_sum.clone(), passed.clone()),
+        // The checksum of the bytes that passed through this machine is the source's if they were
+        // read here or the source cannot provide one. It is the copy's if they were stored here.
+        let passing_checksum = report.and_then(|report| report.checksum.clone());
+        let known = match (state.source_is_local(), state.destination_is_storage()) {
+            (true, _) => (passing_checksum.clone(), None),
+            (false, true) => (
+                passing_checksum
+                    .clone()
+                    .filter(|_| state.checksums_passing_bytes),
+                None,
+            ),
+            (false, false) => (moved.source_checksum.clone(), passing_checksum.clone()),
         };
-        // A source that cannot sum this file after all.
-        let instead = passed.filter(|_| begun.stores_there());
-        let asked = (check, algorithm, instead);
-        self.by_sum(begun, sessions, asked, known, moved).await
+        // Used if the source turns out to be unable to checksum this file.
+        let fallback = passing_checksum.filter(|_| state.destination_is_storage());
+        let request = (check, algorithm, fallback);
+        self.verify_by_checksum(state, sessions, request, known, moved)
+            .await
     }
 
-    /// The check by a sum that the storage tells of the copy only now that it is there.
-    async fn told_now(
+    /// The verification by a checksum that the storage provides only after the copy is stored (for
+    /// example a Repr-Digest header, RFC 9530).
+    async fn checksum_available_now(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
-        (check, sums): (Verification, &AvailableChecksums),
+        (check, checksums): (Verification, &AvailableChecksums),
     ) -> Result<Option<Verification>, CopyFailure> {
-        if check != Verification::Size || !begun.stores_there() || begun.is_pipe() {
+        if check != Verification::Size || !state.destination_is_storage() || state.is_pipe() {
             return Ok(None);
         }
-        let copy = begun.receiving.sums(&mut *sessions.to).await?;
-        choose_verification(VerifyMode::Auto, &begun.summed(sums, &copy)).map(Some)
+        let copy = state
+            .destination
+            .available_checksums(&mut *sessions.to)
+            .await?;
+        choose_verification(
+            VerifyMode::Auto,
+            &state.checksum_abilities(checksums, &copy),
+        )
+        .map(Some)
     }
 
-    /// Compares sums; what is known of those of the source and the copy is not asked for.
-    async fn by_sum(
+    /// Compares checksums. Those that are known already are not requested.
+    async fn verify_by_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
-        (check, algorithm, instead): (Verification, ChecksumAlgorithm, Option<String>),
+        (check, algorithm, fallback): (Verification, ChecksumAlgorithm, Option<String>),
         (source, copy): (Option<String>, Option<String>),
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
         let StorageSessions { from, to } = sessions;
         let (source, copy) = tokio::join!(
-            self.source_sum(begun, &mut **from, algorithm, source),
-            self.copy_sum(begun, &mut **to, algorithm, copy)
+            self.source_checksum(state, &mut **from, algorithm, source),
+            self.copy_checksum(state, &mut **to, algorithm, copy)
         );
-        let source = match (source?, instead) {
-            (Err(failure), Some(sum)) if !failure.transient => Ok(sum),
+        let source = match (source?, fallback) {
+            (Err(failure), Some(checksum)) if !failure.transient => Ok(checksum),
             (source, _) => source,
         };
         let comparison = ChecksumComparison {
             check,
-            shown: &begun.receiving.shown(self.item),
-            disputed: begun.receiving.is_disputed(),
+            display_name: &state.destination.display_name(self.item),
+            unconfirmed: state.destination.is_unconfirmed(),
         };
-        match comparison.of(algorithm, source, copy?)? {
+        match comparison.evaluate(algorithm, source, copy?)? {
             ComparisonResult::Same => Ok(check.label()),
             ComparisonResult::SizeOnly(warning) => {
-                let label = self.by_size(begun, sessions, check, moved).await?;
+                let label = self.verify_by_size(state, sessions, check, moved).await?;
                 self.ctx.warn(warning);
                 Ok(label)
             }
         }
     }
 
-    async fn by_size(
+    async fn verify_by_size(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         sessions: &mut StorageSessions,
         check: Verification,
         moved: &MoveResult,
     ) -> Result<String, CopyFailure> {
-        let sent = moved.report.as_ref().map(|report| report.evidence.bytes);
-        let sent = sent.map(|bytes| begun.receiving.have().byte_count().max(bytes));
-        let known = begun.span.size.or(sent.filter(|_| begun.reads_here()));
+        let bytes_moved = moved.report.as_ref().map(|report| report.evidence.bytes);
+        let bytes_moved =
+            bytes_moved.map(|bytes| state.destination.safe_ranges().byte_count().max(bytes));
+        let known = state
+            .range
+            .size
+            .or(bytes_moved.filter(|_| state.source_is_local()));
         let to = &mut *sessions.to;
-        let told = begun.receiving.check_size(to, known).await?;
-        Ok(check.size_label(told))
+        let available = state.destination.check_size(to, known).await?;
+        Ok(check.size_label(available))
     }
 
-    /// The sum of what is copied, at the source. The outer failure is this machine's.
-    async fn source_sum(
+    /// Checksum of the copied part at the source. The outer error is a failure of this machine.
+    async fn source_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         from: &mut dyn Storage,
         algorithm: ChecksumAlgorithm,
         known: Option<String>,
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
-        if let Some(sum) = known {
-            return Ok(Ok(sum));
+        if let Some(checksum) = known {
+            return Ok(Ok(checksum));
         }
-        let Some(opened) = &begun.source else {
-            let (offset, length) = extent(begun.span.part);
+        let Some(opened) = &state.source else {
+            let (offset, length) = offset_and_length(state.range.part);
             let path = self.item.source.path();
             return Ok(from.checksum(algorithm, offset, length, path).await);
         };
+        // Without facts the source is a pipe.
         if opened.facts.is_none() {
             let message = "the source cannot be read again";
             return Ok(Err(CopyFailure::new(Exit::Local, message)));
         }
-        let (source, origin) = (Arc::clone(&opened.source), begun.span.origin());
-        checksum_local(algorithm, source, origin, begun.span.size)
+        let (source, origin) = (Arc::clone(&opened.source), state.range.origin());
+        checksum_local(algorithm, source, origin, state.range.size)
             .await
             .map(Ok)
     }
 
-    /// The copy's sum: as computed on the way, else of what is stored.
-    async fn copy_sum(
+    /// Checksum of the copy: as computed during the transfer, otherwise of the stored bytes.
+    async fn copy_checksum(
         &self,
-        begun: &CopyState<'_>,
+        state: &CopyState<'_>,
         to: &mut dyn Storage,
         algorithm: ChecksumAlgorithm,
         known: Option<String>,
     ) -> Result<Result<String, CopyFailure>, CopyFailure> {
         match known {
-            Some(sum) => Ok(Ok(sum)),
-            None => begun.receiving.sum(algorithm, to).await,
+            Some(checksum) => Ok(Ok(checksum)),
+            None => state.destination.checksum(algorithm, to).await,
         }
     }
+
+    /// Whether the source's facts are read again after the transfer. A large file may have changed
+    /// while it moved; the checksum of a small one, requested afterwards, would have shown it.
+    /// Local files are always checked, because that costs no round trip.
+    pub(super) fn rechecks_source(&self, state: &CopyState<'_>, check: Verification) -> bool {
+        if state.source_is_local() {
+            return !state.is_pipe() && self.from == StorageId::LocalFiles;
+        }
+        let large = state.range.size.is_none_or(|size| size >= CONCURRENT_FROM);
+        check != Verification::ByteCount && large && state.facts.size.is_some()
+    }
+
+    /// Fails when the source changed since the copy began.
+    pub(super) async fn check_source(
+        &self,
+        state: &CopyState<'_>,
+        sessions: &mut StorageSessions,
+        check: Verification,
+    ) -> Result<(), CopyFailure> {
+        if !self.rechecks_source(state, check) {
+            return Ok(());
+        }
+        let source = &self.item.source;
+        let now = sessions.from.stat(source.path()).await?;
+        if state.source_is_local() {
+            return match SourceFacts::from_entry(&now) == state.facts {
+                true => Ok(()),
+                false => Err(source_changed_failure(source)),
+            };
+        }
+        check_source_unchanged(source, state.facts, &now)
+    }
+}
+
+/// Fails when size or time of a remote source differ from those at planning time.
+fn check_source_unchanged(
+    source: &Location,
+    before: SourceFacts,
+    now: &ListedEntry,
+) -> Result<(), CopyFailure> {
+    let differs = |a: Option<i64>, b: Option<i64>| matches!((a, b), (Some(a), Some(b)) if a != b);
+    let time = |t: Option<proto::timestamp::Timestamp>| t.map(|t| t.0);
+    // Servers may omit either fact; a missing one is no sign of a change.
+    let size = before.size.zip(now.size).is_some_and(|(a, b)| a != b);
+    if size || differs(time(before.modified), time(now.modified)) {
+        return Err(source_changed_failure(source));
+    }
+    Ok(())
+}
+
+fn source_changed_failure(source: &Location) -> CopyFailure {
+    CopyFailure::new(
+        Exit::Integrity,
+        format!(
+            "{} changed while it was copied; the copy keeps its partial name",
+            source.display()
+        ),
+    )
 }

@@ -1,95 +1,108 @@
-//! Files of a plan that would be in each other's way: two sources for one destination, a destination
-//! that is the partial file or journal of another item, a destination that is another item's source.
+//! Conflicts between the files of a plan: two sources for one destination, a destination that is
+//! the partial file or journal of another file, a destination that is also a source.
 //!
-//! Places are compared as they are on disk: local directories by their canonical path, links to files
-//! followed; remote ones by server, account and path.
+//! Paths are compared as they are on disk: local directories by their canonical path with links to
+//! files followed, remote paths by server, account and path.
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::paths::{normal, trimmed};
+use super::paths::{normalized_components, trim_trailing_slashes};
 use super::{CopyPlan, PlannedFile};
 use crate::location::{Location, Server};
 use crate::partial::companion_names;
 use crate::{CopyFailure, Exit};
 
-/// Nothing, or which two are in each other's way.
-pub(super) fn check(plan: &CopyPlan) -> Result<(), CopyFailure> {
+/// Refuses a plan with a conflict. The message names both files.
+pub(super) fn check_conflicts(plan: &CopyPlan) -> Result<(), CopyFailure> {
     let items = &plan.items;
-    let mut places = PathKeyTable::default();
-    let mut written: HashMap<PathKey, usize> = HashMap::new();
+    let mut path_keys = PathKeyTable::default();
+    let mut destinations_written: HashMap<PathKey, usize> = HashMap::new();
     for (n, item) in items.iter().enumerate() {
-        let Some(place) = places.of(&item.destination) else {
+        let Some(key) = path_keys.key_of(&item.destination) else {
             continue;
         };
-        if let Some(other) = written.insert(place, n) {
-            return Err(both_to_one(&items[other], item));
+        if let Some(second) = destinations_written.insert(key, n) {
+            return Err(same_destination_failure(&items[second], item));
         }
     }
     for directory in &plan.directories {
-        let place = places.of(directory);
-        if let Some(n) = place.and_then(|place| written.get(&place)) {
-            return Err(directory_and_file(directory, &items[*n]));
+        let key = path_keys.key_of(directory);
+        if let Some(n) = key.and_then(|key| destinations_written.get(&key)) {
+            return Err(directory_and_file_failure(directory, &items[*n]));
         }
     }
-    let read = sources(&mut places, items);
+    let sources_read = sources_beside_destinations(&mut path_keys, items);
     for (n, item) in items.iter().enumerate() {
-        let Some(place) = places.of(&item.destination) else {
+        let Some(key) = path_keys.key_of(&item.destination) else {
             continue;
         };
-        if let Some(other) = read.get(&place).filter(|other| **other != n) {
-            return Err(over_a_source(item, &items[*other]));
+        if let Some(second) = sources_read.get(&key).filter(|second| **second != n) {
+            return Err(overwritten_source_failure(item, &items[*second]));
         }
-        for name in companion_names(&place.name) {
-            let beside = PathKey { name, ..place };
-            if let Some(other) = written.get(&beside) {
-                let other = &items[*other];
-                let (to, from) = (other.destination.display(), other.source.display());
-                return Err(kept_there(item, &format!("{to} (the copy of {from})")));
+        // Names beside a destination are taken too: its partial file, its journal, and the
+        // journal's temporary file.
+        for name in companion_names(&key.name) {
+            let companion = PathKey { name, ..key };
+            if let Some(second) = destinations_written.get(&companion) {
+                let second = &items[*second];
+                let (to, from) = (second.destination.display(), second.source.display());
+                return Err(partial_name_taken_failure(
+                    item,
+                    &format!("{to} (the copy of {from})"),
+                ));
             }
-            if let Some(other) = read.get(&beside) {
-                return Err(kept_there(item, &items[*other].source.display()));
+            if let Some(second) = sources_read.get(&companion) {
+                return Err(partial_name_taken_failure(
+                    item,
+                    &items[*second].source.display(),
+                ));
             }
         }
     }
     Ok(())
 }
 
-/// The sources that are at the same end as their destinations, so that one may be written over.
-fn sources(places: &mut PathKeyTable, items: &[PlannedFile]) -> HashMap<PathKey, usize> {
-    let mut read = HashMap::new();
+/// The sources that are on the same machine as their destinations, so that one copy could overwrite
+/// another's source.
+fn sources_beside_destinations(
+    path_keys: &mut PathKeyTable,
+    items: &[PlannedFile],
+) -> HashMap<PathKey, usize> {
+    let mut sources_read = HashMap::new();
     for (n, item) in items.iter().enumerate() {
-        let near = match (&item.source, &item.destination) {
+        // Only on the same machine can a copy overwrite another source.
+        let same_machine = match (&item.source, &item.destination) {
             (Location::Local(_), Location::Local(_)) => true,
             (Location::Remote { server: a, .. }, Location::Remote { server: b, .. }) => {
-                account(a) == account(b)
+                account_key(a) == account_key(b)
             }
             _ => false,
         };
-        if near && let Some(place) = places.of(&item.source) {
-            read.insert(place, n);
+        if same_machine && let Some(key) = path_keys.key_of(&item.source) {
+            sources_read.insert(key, n);
         }
     }
-    read
+    sources_read
 }
 
-fn refuse(message: String) -> CopyFailure {
+fn usage_failure(message: String) -> CopyFailure {
     CopyFailure::new(Exit::Usage, message)
 }
 
-fn both_to_one(one: &PlannedFile, other: &PlannedFile) -> CopyFailure {
-    refuse(format!(
+fn same_destination_failure(first: &PlannedFile, second: &PlannedFile) -> CopyFailure {
+    usage_failure(format!(
         "{} and {} would both become {}: copy them to different directories; nothing was copied",
-        one.source.display(),
-        other.source.display(),
-        other.destination.display()
+        first.source.display(),
+        second.source.display(),
+        second.destination.display()
     ))
 }
 
-fn directory_and_file(directory: &Location, item: &PlannedFile) -> CopyFailure {
-    refuse(format!(
+fn directory_and_file_failure(directory: &Location, item: &PlannedFile) -> CopyFailure {
+    usage_failure(format!(
         "{} would be both a directory and the copy of {}: copy them to different directories; nothing \
          was copied",
         directory.display(),
@@ -97,56 +110,56 @@ fn directory_and_file(directory: &Location, item: &PlannedFile) -> CopyFailure {
     ))
 }
 
-fn over_a_source(item: &PlannedFile, other: &PlannedFile) -> CopyFailure {
-    refuse(format!(
-        "the copy of {} would replace {}, which is to be copied itself: copy them one at a time; \
+fn overwritten_source_failure(item: &PlannedFile, second: &PlannedFile) -> CopyFailure {
+    usage_failure(format!(
+        "the copy of {} would replace {}, which is itself a source: copy them one at a time; \
          nothing was copied",
         item.source.display(),
-        other.source.display()
+        second.source.display()
     ))
 }
 
-/// `place` is named by another item.
-fn kept_there(item: &PlannedFile, place: &str) -> CopyFailure {
-    refuse(format!(
-        "{place} is the name under which the copy of {} is kept until it is whole: copy them one at a \
-         time, or remove it if it is left of an earlier copy; nothing was copied",
+/// `taken` is a name that the copy of `item` needs for its partial file or journal.
+fn partial_name_taken_failure(item: &PlannedFile, taken: &str) -> CopyFailure {
+    usage_failure(format!(
+        "{taken} is the name under which the copy of {} is kept until it is complete: copy them one at a \
+         time, or remove it if it is left from an earlier copy; nothing was copied",
         item.source.display()
     ))
 }
 
-/// A name in a directory.
+/// A name in a directory, comparable between files of the plan.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PathKey {
-    /// Number of the directory in [`PathKeyTable`].
+    /// Index of the directory in [`PathKeyTable`].
     directory: usize,
     name: Vec<u8>,
 }
 
-/// The directories that were met.
+/// The directories seen so far.
 #[derive(Default)]
 struct PathKeyTable {
     numbers: HashMap<Vec<u8>, usize>,
-    /// Local directories as written, with what they are.
+    /// Local directories as written, with their canonical paths.
     canonical: HashMap<PathBuf, PathBuf>,
 }
 
 impl PathKeyTable {
-    /// `None` for what has no name: pipes, roots.
-    fn of(&mut self, at: &Location) -> Option<PathKey> {
+    /// The key of a location. `None` for pipes and roots, which have no name.
+    fn key_of(&mut self, at: &Location) -> Option<PathKey> {
         match at {
             Location::StandardStreams => None,
-            Location::Local(path) => self.local(path),
+            Location::Local(path) => self.local_key(path),
             Location::Remote { server, path } => {
-                let mut parts = normal(trimmed(path));
+                let mut parts = normalized_components(trim_trailing_slashes(path));
                 let name = parts.pop()?.to_vec();
-                let directory = [account(server).as_bytes(), &parts.join(&b'/')].concat();
-                Some(self.place(directory, name))
+                let directory = [account_key(server).as_bytes(), &parts.join(&b'/')].concat();
+                Some(self.directory_key(directory, name))
             }
         }
     }
 
-    fn local(&mut self, path: &Path) -> Option<PathKey> {
+    fn local_key(&mut self, path: &Path) -> Option<PathKey> {
         let link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
         let target = if link {
             fs::canonicalize(path).ok()
@@ -156,8 +169,8 @@ impl PathKeyTable {
         let path = target.as_deref().unwrap_or(path);
         let name = match path.file_name() {
             Some(name) => name.as_bytes().to_vec(),
-            // `.` and `..` have names elsewhere.
-            None => return self.local(&fs::canonicalize(path).ok().filter(|p| p != path)?),
+            // `.` and `..` have a name in their parent directory.
+            None => return self.local_key(&fs::canonicalize(path).ok().filter(|p| p != path)?),
         };
         let parent = path.parent().unwrap_or(Path::new(""));
         let directory = match self.canonical.get(parent) {
@@ -168,41 +181,42 @@ impl PathKeyTable {
                 directory
             }
         };
-        Some(self.place(directory.into_os_string().into_encoded_bytes(), name))
+        Some(self.directory_key(directory.into_os_string().into_encoded_bytes(), name))
     }
 
-    fn place(&mut self, directory: Vec<u8>, name: Vec<u8>) -> PathKey {
+    fn directory_key(&mut self, directory: Vec<u8>, name: Vec<u8>) -> PathKey {
         let next = self.numbers.len();
         let directory = *self.numbers.entry(directory).or_insert(next);
         PathKey { directory, name }
     }
 }
 
-/// A directory that may not exist yet, as it is or will be.
+/// Canonical path of a directory, part of which may not exist yet.
 fn canonical(directory: &Path) -> PathBuf {
     let mut missing = Vec::new();
-    let mut there = directory;
+    let mut existing = directory;
     loop {
-        let looked_at = match there.as_os_str().is_empty() {
+        let candidate = match existing.as_os_str().is_empty() {
             true => Path::new("."),
-            false => there,
+            false => existing,
         };
-        if let Ok(found) = fs::canonicalize(looked_at) {
+        if let Ok(found) = fs::canonicalize(candidate) {
             let names = missing.into_iter().rev();
             return names.fold(found, |path, name| path.join(name));
         }
-        if let Some(Component::Normal(name)) = there.components().next_back() {
+        if let Some(Component::Normal(name)) = existing.components().next_back() {
             missing.push(name);
         }
-        let Some(parent) = there.parent() else {
+        let Some(parent) = existing.parent() else {
             return directory.to_owned();
         };
-        there = parent;
+        existing = parent;
     }
 }
 
-/// Server and account, with an end that no path has.
-fn account(server: &Server) -> String {
+/// Key of server and account. NUL separates the parts, because no path contains it.
+fn account_key(server: &Server) -> String {
+    // Host names are not case-sensitive (RFC 4343).
     let host = server.host.to_ascii_lowercase();
     format!(
         "{host}\0{}\0{}\0",

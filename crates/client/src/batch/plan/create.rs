@@ -1,27 +1,28 @@
-//! Directories and symbolic links that a plan makes at its destination.
+//! Creates the directories and symbolic links of a plan at the destination.
 
 use super::PlannedLink;
-use super::paths::trimmed;
+use super::paths::trim_trailing_slashes;
 use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
-/// Makes a directory of the plan; one that exists is fine.
+/// Creates a directory of the plan. An existing one is accepted.
 pub(crate) async fn make_directory(ctx: &BatchContext, at: &Location) -> Result<(), CopyFailure> {
     let id = at.storage_id();
     let mut session = ctx.session(&id).await?;
     make_with_parents(&mut *session, at.path()).await?;
-    ctx.pool.give(&id, session);
+    ctx.pool.release(&id, session);
     Ok(())
 }
 
-/// Makes a directory, and when that fails for want of a parent, the parents first.
+/// Creates a directory. If a parent is missing, creates the parents first.
 pub(crate) async fn make_with_parents(
     storage: &mut dyn Storage,
     path: &[u8],
 ) -> Result<(), CopyFailure> {
-    let path = trimmed(path);
+    let path = trim_trailing_slashes(path);
+    // Optimistic: mostly the parents exist, and one command is enough.
     let Err(failure) = storage.make_dir(path).await else {
         return Ok(());
     };
@@ -29,10 +30,11 @@ pub(crate) async fn make_with_parents(
         return Err(failure);
     }
     let mut reason = failure;
-    for (end, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
-        // A parent that exists but may not be made is fine; the last one tells the truth.
-        match storage.make_dir(&path[..end]).await {
+    for (slash, _) in path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/') {
+        // A parent that exists may refuse to be created. The last directory decides.
+        match storage.make_dir(&path[..slash]).await {
             Err(failure) if failure.transient => return Err(failure),
+            // A missing directory above is expected here; any other refusal explains the failure.
             Err(failure) if failure.exit != Exit::NotFound => reason = failure,
             _ => {}
         }
@@ -47,22 +49,22 @@ pub(crate) async fn make_with_parents(
         })
 }
 
-/// Makes one link; a link that is there already is replaced. `Ok(Some(why))` when the destination has no
-/// links.
+/// Creates one link, replacing an existing link. Returns `Some(reason)` if the destination does not
+/// support links.
 pub(crate) async fn make_link(
     ctx: &BatchContext,
     link: &PlannedLink,
 ) -> Result<Option<String>, CopyFailure> {
-    let (id, path) = (link.at.storage_id(), link.at.path());
+    let (id, path) = (link.path.storage_id(), link.path.path());
     let mut session = ctx.session(&id).await?;
-    let absolute = resolved(path, &link.target);
-    let made = session.make_link(&link.target, &absolute, path).await?;
-    ctx.pool.give(&id, session);
-    Ok((!made).then(|| format!("{id} makes no symbolic links")))
+    let absolute = resolve_link_target(path, &link.target);
+    let created = session.make_link(&link.target, &absolute, path).await?;
+    ctx.pool.release(&id, session);
+    Ok((!created).then(|| format!("{id} does not support symbolic links")))
 }
 
-/// The path that `target` in the link `link` leads to, `..` taken by the text.
-fn resolved(link: &[u8], target: &[u8]) -> Vec<u8> {
+/// The path that `target` of the link `link` leads to. `..` is resolved textually.
+fn resolve_link_target(link: &[u8], target: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = link
         .split(|b| *b == b'/')
         .filter(|p| !p.is_empty())
@@ -85,9 +87,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_resolved_from_the_links_directory() {
-        assert_eq!(resolved(b"/t/a/l", b"../f"), b"/t/f");
-        assert_eq!(resolved(b"/t/l", b"b/./c"), b"/t/b/c");
-        assert_eq!(resolved(b"/l", b"."), b"/");
+    fn link_targets_are_resolved_from_the_directory_of_the_link() {
+        assert_eq!(resolve_link_target(b"/t/a/l", b"../f"), b"/t/f");
+        assert_eq!(resolve_link_target(b"/t/l", b"b/./c"), b"/t/b/c");
+        assert_eq!(resolve_link_target(b"/l", b"."), b"/");
     }
 }

@@ -1,25 +1,26 @@
-//! Sources: patterns, and what each source is.
+//! Expands source arguments: resolves patterns and finds out what each source is.
 
 use proto::listing::{EntryKind, ListedEntry};
 use proto::pattern::{GlobPattern, has_wildcard};
 
-use super::paths::{name_of, trimmed};
+use super::paths::{last_component, trim_trailing_slashes};
 use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::storage::contract::Storage;
-use crate::tree::{check_name, join};
+use crate::tree::{check_name, join_path};
 use crate::{CopyFailure, Exit};
 
 /// A source that exists.
 #[derive(Debug)]
 pub(super) struct FoundSource {
-    pub(super) at: Location,
-    pub(super) directory: bool,
+    pub(super) location: Location,
+    pub(super) is_directory: bool,
     pub(super) facts: SourceFacts,
 }
 
-/// Whether an entry is a directory, whatever the listing calls it.
+/// Whether an entry is a directory, under any of the types that a listing uses (RFC 3659 section
+/// 7.5.1).
 pub(super) fn is_directory(entry: &ListedEntry) -> bool {
     matches!(
         entry.kind,
@@ -27,84 +28,94 @@ pub(super) fn is_directory(entry: &ListedEntry) -> bool {
     )
 }
 
-/// Files and directories that a source argument stands for; at least one.
-pub(super) async fn expand(
+/// Files and directories that a source argument stands for. At least one.
+pub(super) async fn expand_source(
     ctx: &BatchContext,
     source: &Location,
 ) -> Result<Vec<FoundSource>, CopyFailure> {
     if *source == Location::StandardStreams {
         return Ok(vec![FoundSource {
-            at: Location::StandardStreams,
-            directory: false,
+            location: Location::StandardStreams,
+            is_directory: false,
             facts: SourceFacts::default(),
         }]);
     }
-    let (id, path) = (source.storage_id(), trimmed(source.path()));
+    let (id, path) = (source.storage_id(), trim_trailing_slashes(source.path()));
     let pattern = pattern_of(source);
-    let look_at = Some(path).filter(|_| pattern.is_none());
-    let mut session = ctx.session_for(&id, look_at).await?;
+    let first_path = Some(path).filter(|_| pattern.is_none());
+    let mut session = ctx.session_for_path(&id, first_path).await?;
     let found = match &pattern {
-        Some(pattern) => matching(&mut *session, source, pattern).await,
-        None => look(&mut *session, source).await.map(|found| vec![found]),
+        Some(pattern) => expand_pattern(&mut *session, source, pattern).await,
+        None => stat_source(&mut *session, source)
+            .await
+            .map(|found| vec![found]),
     };
     match &found {
+        // A lost session does not go back to the pool.
         Err(failure) if failure.transient => {}
-        _ => ctx.pool.give(&id, session),
+        _ => ctx.pool.release(&id, session),
     }
     found
 }
 
-/// The pattern in the last component, if there is one.
+/// The pattern in the last component, if any.
 fn pattern_of(location: &Location) -> Option<GlobPattern> {
-    let name = name_of(location)?;
+    let name = last_component(location)?;
     has_wildcard(&name).then(|| GlobPattern::new(&name))
 }
 
-async fn look(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
-    let entry = storage.stat(trimmed(at.path())).await?;
+async fn stat_source(storage: &mut dyn Storage, at: &Location) -> Result<FoundSource, CopyFailure> {
+    let entry = storage.stat(trim_trailing_slashes(at.path())).await?;
     if entry.kind == EntryKind::SymLink {
-        let message = format!("{}: symbolic link that leads nowhere", at.display());
+        let message = format!("{}: dangling symbolic link", at.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     }
     Ok(FoundSource {
-        at: at.clone(),
-        directory: is_directory(&entry),
+        location: at.clone(),
+        is_directory: is_directory(&entry),
         facts: SourceFacts::from_entry(&entry),
     })
 }
 
-/// The shell has expanded the patterns of local paths already; this is for callers without one, and for
-/// servers. A file that has the pattern as its name is what was meant.
-async fn matching(
+/// Expands a pattern. The shell has already expanded patterns of local paths; this is for remote
+/// paths and for callers without a shell. A file whose name equals the pattern takes precedence.
+async fn expand_pattern(
     storage: &mut dyn Storage,
     source: &Location,
     pattern: &GlobPattern,
 ) -> Result<Vec<FoundSource>, CopyFailure> {
+    // Only where a lookup costs no round trip: a file may be named like the pattern.
     if storage.capabilities().rtt.is_zero()
-        && let Ok(found) = look(storage, source).await
+        && let Ok(found) = stat_source(storage, source).await
     {
         return Ok(vec![found]);
     }
-    let path = trimmed(source.path());
+    let path = trim_trailing_slashes(source.path());
     let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
-    let (parent, wanted) = path.split_at(start);
+    let (parent, file_name) = path.split_at(start);
     let directory = match parent {
         b"" => b".",
-        parent => trimmed(parent),
+        parent => trim_trailing_slashes(parent),
     };
-    let listed = storage.list(directory).await?;
-    let mut entries: Vec<ListedEntry> = listed.into_iter().map(|marked| marked.entry).collect();
+    let listing = storage.list(directory).await?;
+    let mut entries: Vec<ListedEntry> = listing.into_iter().map(|marked| marked.entry).collect();
+    // Checked before any use, because names in a server's listing are untrusted.
     entries.retain(|e| e.kind != EntryKind::Other && check_name(&e.name).is_ok());
-    if entries.iter().any(|e| e.name == wanted) {
-        entries.retain(|e| e.name == wanted);
+    if entries.iter().any(|e| e.name == file_name) {
+        entries.retain(|e| e.name == file_name);
     } else {
         entries.retain(|e| pattern.matches(&e.name));
     }
-    // What is named is followed, as a shell's arguments are.
+    // Links that are named or matched are followed, as a shell's arguments are.
     for entry in entries.iter_mut().filter(|e| e.kind == EntryKind::SymLink) {
         let name = std::mem::take(&mut entry.name);
-        match storage.stat(&join(parent, &name)).await {
-            Ok(there) => *entry = ListedEntry { name, ..there },
+        match storage.stat(&join_path(parent, &name)).await {
+            Ok(target_entry) => {
+                *entry = ListedEntry {
+                    name,
+                    ..target_entry
+                }
+            }
             Err(failure) if failure.transient => return Err(failure),
             Err(_) => {}
         }
@@ -114,10 +125,11 @@ async fn matching(
         let message = format!("{}: nothing matches", source.display());
         return Err(CopyFailure::new(Exit::NotFound, message));
     }
+    // Servers list in any order; the order of the copies should not depend on it.
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     let found = entries.iter().map(|entry| FoundSource {
-        at: source.with_path(join(parent, &entry.name)),
-        directory: is_directory(entry),
+        location: source.with_path(join_path(parent, &entry.name)),
+        is_directory: is_directory(entry),
         facts: SourceFacts::from_entry(entry),
     });
     Ok(found.collect())

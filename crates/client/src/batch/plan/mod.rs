@@ -1,14 +1,13 @@
-//! From arguments to a list of files: what goes where, with the rules of cp(1).
+//! Turns arguments into a list of files with their destinations, by the rules of cp(1).
 //!
-//! - An existing directory as destination, or a name that ends in `/`, takes the sources under
-//!   their own names; several sources need that.
-//! - A directory needs `-r`; it becomes `DESTINATION/NAME` when the destination exists and
-//!   `DESTINATION` when not.
-//! - A pattern in the last component of a source stands for what it matches.
+//! - If the destination is an existing directory, or ends in `/`, the sources keep their names
+//!   below it. Several sources require this.
+//! - A directory requires `-r`. It becomes `DESTINATION/NAME` if the destination exists, otherwise
+//!   `DESTINATION`.
+//! - A pattern in the last component of a source stands for all matching names.
 //!
-//! Unfinished files of earlier copies (and their journals) that a tree or a pattern brings are left
-//! out; one that is named itself is copied. Files that would be in each other's way refuse the whole
-//! plan.
+//! Unfinished files of earlier copies, and their journals, are skipped inside trees and patterns.
+//! One that is named as a source is copied. A conflict between files refuses the whole plan.
 
 use proto::path::MAX_NAME;
 
@@ -16,7 +15,7 @@ use crate::answers::SourceFacts;
 use crate::batch::BatchContext;
 use crate::location::Location;
 use crate::partial::is_unfinished;
-use crate::tree::{DirectoryTree, check_name, check_sendable, join};
+use crate::tree::{DirectoryTree, check_name, check_sendable, join_path};
 use crate::{CopyEvent, CopyFailure, Exit};
 
 mod conflicts;
@@ -25,72 +24,72 @@ mod expand;
 mod paths;
 
 pub(crate) use create::{make_directory, make_link, make_with_parents};
-use expand::{FoundSource, expand};
-pub(crate) use paths::same_place;
-use paths::{inside, name_of};
+use expand::{FoundSource, expand_source};
+pub(crate) use paths::is_same_file;
+use paths::{is_inside, last_component};
 
 /// One file to copy.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedFile {
-    /// From.
+    /// Source location.
     pub(crate) source: Location,
-    /// To.
+    /// Destination location.
     pub(crate) destination: Location,
-    /// What the source's listing said.
+    /// Facts of the source from its listing.
     pub(crate) facts: SourceFacts,
 }
 
-/// One symbolic link to be made.
+/// One symbolic link to create.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedLink {
-    /// The one that is copied.
+    /// The link that is copied.
     pub(crate) source: Location,
-    /// Where.
-    pub(crate) at: Location,
-    /// Its target: a path relative to its directory.
+    /// Path of the new link.
+    pub(crate) path: Location,
+    /// Target of the new link, relative to its directory.
     pub(crate) target: Vec<u8>,
 }
 
 /// Everything that a copy will do.
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlan {
-    /// Directories to make, parents first.
+    /// Directories to create, parents first.
     pub(crate) directories: Vec<Location>,
-    /// Files.
+    /// Files to copy.
     pub(crate) items: Vec<PlannedFile>,
-    /// Symbolic links to be made when the files are there.
+    /// Symbolic links to create after the files are written.
     pub(crate) links: Vec<PlannedLink>,
-    /// Left alone: source and reason.
+    /// Skipped sources with the reason.
     pub(crate) skipped: Vec<(String, String)>,
-    /// Cannot be copied.
+    /// Sources that cannot be copied.
     pub(crate) failed: Vec<(String, CopyFailure)>,
 }
 
-/// What is at the destination.
+/// Kind of destination.
 enum PlannedDestination {
     /// Standard output.
-    Pipe,
-    /// A directory: sources go inside. `make`: it may not exist yet.
+    StandardOutput,
+    /// A directory that will hold the sources. `make`: it may not exist yet.
     Directory { at: Location, make: bool },
-    /// A file or nothing.
-    Name { at: Location, exists: bool },
+    /// A file, or nothing yet.
+    File { at: Location, exists: bool },
 }
 
-/// Reads all sources and the destination; errors are about the request as a whole.
-pub(crate) async fn plan(
+/// Examines all sources and the destination. Errors concern the request as a whole.
+pub(crate) async fn make_plan(
     ctx: &BatchContext,
     sources: &[Location],
     destination: &Location,
 ) -> Result<CopyPlan, CopyFailure> {
     let mut plan = CopyPlan::default();
     let mut found = Vec::new();
-    // Side by side: most often they are on different machines.
-    let looking = async {
+    // Concurrently, because sources and destination are usually on different machines.
+    let examine_sources = async {
         for source in sources {
-            match expand(ctx, source).await {
-                Ok(more) => {
-                    for one in more {
-                        plan.sort_in(one, source, &mut found);
+            match expand_source(ctx, source).await {
+                Ok(expanded) => {
+                    for source_found in expanded {
+                        plan.add_source(source_found, source, &mut found);
                     }
                 }
                 Err(failure) => plan.failed.push((source.display(), failure)),
@@ -98,105 +97,118 @@ pub(crate) async fn plan(
         }
         Ok(())
     };
-    // Without a destination there is nothing to look for.
-    let (destination, ()) = tokio::try_join!(destination_of(ctx, destination), looking)?;
+    // A failing destination ends the search for sources.
+    let (destination, ()) =
+        tokio::try_join!(inspect_destination(ctx, destination), examine_sources)?;
     if sources.len() > 1 || found.len() > 1 {
-        several_need_a_directory(&destination)?;
+        require_directory(&destination)?;
     }
     if let PlannedDestination::Directory { at, make: true } = &destination {
         plan.directories.push(at.clone());
     }
-    for one in found {
-        plan.add(ctx, one, &destination).await;
+    for source_found in found {
+        plan.plan_source(ctx, source_found, &destination).await;
         ctx.observer.on_event(CopyEvent::Planned {
             files: plan.items.len() as u64,
             bytes: plan.items.iter().filter_map(|i| i.facts.size).sum(),
         });
     }
-    conflicts::check(&plan)?;
+    conflicts::check_conflicts(&plan)?;
     Ok(plan)
 }
 
-fn several_need_a_directory(destination: &PlannedDestination) -> Result<(), CopyFailure> {
+fn require_directory(destination: &PlannedDestination) -> Result<(), CopyFailure> {
     let at = match destination {
         PlannedDestination::Directory { .. } => return Ok(()),
-        PlannedDestination::Pipe => "standard output".to_owned(),
-        PlannedDestination::Name { at, .. } => at.display(),
+        PlannedDestination::StandardOutput => "standard output".to_owned(),
+        PlannedDestination::File { at, .. } => at.display(),
     };
     Err(CopyFailure::new(
         Exit::Usage,
-        format!("{at} is no directory, which several sources need; end it with / to make one"),
+        format!(
+            "{at} is not a directory, which several sources require; end it with / to create one"
+        ),
     ))
 }
 
-async fn destination_of(
+async fn inspect_destination(
     ctx: &BatchContext,
     at: &Location,
 ) -> Result<PlannedDestination, CopyFailure> {
     if *at == Location::StandardStreams {
-        return Ok(PlannedDestination::Pipe);
+        return Ok(PlannedDestination::StandardOutput);
     }
     let (id, path, at) = (at.storage_id(), at.path(), at.clone());
-    let slash = path.ends_with(b"/");
+    let ends_with_slash = path.ends_with(b"/");
+    // The root always exists.
     if path == b"/" {
         return Ok(PlannedDestination::Directory { at, make: false });
     }
-    let path = paths::trimmed(path);
-    let mut session = ctx.session_for(&id, Some(path)).await?;
-    let there = session.stat(path).await;
-    match there {
+    let path = paths::trim_trailing_slashes(path);
+    let mut session = ctx.session_for_path(&id, Some(path)).await?;
+    let result = session.stat(path).await;
+    match result {
         Err(failure) if failure.transient => return Err(failure),
-        _ => ctx.pool.give(&id, session),
+        _ => ctx.pool.release(&id, session),
     }
-    Ok(match there {
+    Ok(match result {
         Ok(entry) if expand::is_directory(&entry) => {
             PlannedDestination::Directory { at, make: false }
         }
-        // Whatever is said about a path that is not shown, a store may still work.
-        _ if slash => PlannedDestination::Directory { at, make: true },
-        there => PlannedDestination::Name {
+        // A server may refuse to show a path that it would still accept in STOR.
+        _ if ends_with_slash => PlannedDestination::Directory { at, make: true },
+        result => PlannedDestination::File {
             at,
-            exists: there.is_ok(),
+            exists: result.is_ok(),
         },
     })
 }
 
-/// Why a file is left out that an earlier copy did not finish.
+/// Reason for skipping a partial file or journal.
 const UNFINISHED: &str = "unfinished file of an earlier copy, or its journal";
 
 impl CopyPlan {
-    /// Takes what `source` stands for, unless it is there already or unfinished and not named itself.
-    fn sort_in(&mut self, one: FoundSource, source: &Location, found: &mut Vec<FoundSource>) {
-        let unfinished = name_of(&one.at).is_some_and(|name| is_unfinished(&name));
-        if unfinished && one.at != *source {
-            self.skip(&one.at, UNFINISHED);
-        } else if found.iter().any(|other| other.at == one.at) {
-            self.skip(&one.at, "named twice");
+    /// Adds what `source` stands for. Skips duplicates, and unfinished files unless they are named.
+    fn add_source(
+        &mut self,
+        source_found: FoundSource,
+        source: &Location,
+        found: &mut Vec<FoundSource>,
+    ) {
+        let unfinished =
+            last_component(&source_found.location).is_some_and(|name| is_unfinished(&name));
+        if unfinished && source_found.location != *source {
+            self.skip(&source_found.location, UNFINISHED);
+        } else if found
+            .iter()
+            .any(|other| other.location == source_found.location)
+        {
+            self.skip(&source_found.location, "named twice");
         } else {
-            found.push(one);
+            found.push(source_found);
         }
     }
 
-    fn skip(&mut self, source: &Location, why: &str) {
-        self.skipped.push((source.display(), why.to_owned()));
+    fn skip(&mut self, source: &Location, reason: &str) {
+        self.skipped.push((source.display(), reason.to_owned()));
     }
 
     /// Adds one source: a file, or with `-r` a tree.
-    async fn add(
+    async fn plan_source(
         &mut self,
         ctx: &BatchContext,
         found: FoundSource,
         destination: &PlannedDestination,
     ) {
-        let shown = found.at.display();
-        let added = if found.directory {
+        let display_name = found.location.display();
+        let added = if found.is_directory {
             self.add_tree(ctx, &found, destination).await
         } else {
-            file_target(&found.at, destination)
-                .and_then(|target| self.add_file(found.at, target, found.facts))
+            file_destination(&found.location, destination)
+                .and_then(|target| self.add_file(found.location, target, found.facts))
         };
         if let Err(failure) = added {
-            self.failed.push((shown, failure));
+            self.failed.push((display_name, failure));
         }
     }
 
@@ -206,7 +218,7 @@ impl CopyPlan {
         destination: Location,
         facts: SourceFacts,
     ) -> Result<(), CopyFailure> {
-        if same_place(&source, &destination) {
+        if is_same_file(&source, &destination) {
             return Err(CopyFailure::new(
                 Exit::Usage,
                 format!(
@@ -217,7 +229,8 @@ impl CopyPlan {
             ));
         }
         if let Location::Remote { .. } = destination {
-            check_length(&destination)?;
+            // Local file systems report a name that is too long when the partial file is opened.
+            check_name_length(&destination)?;
         }
         self.items.push(PlannedFile {
             source,
@@ -233,35 +246,41 @@ impl CopyPlan {
         found: &FoundSource,
         destination: &PlannedDestination,
     ) -> Result<(), CopyFailure> {
-        let shown = found.at.display();
+        let display_name = found.location.display();
         if !ctx.options.recursive {
-            let message = format!("{shown} is a directory: use -r to copy it with its content");
+            let message =
+                format!("{display_name} is a directory: use -r to copy it with its content");
             return Err(CopyFailure::new(Exit::Usage, message));
         }
-        let top = tree_target(&found.at, destination)?;
-        if inside(&found.at, &top) {
-            let message = format!("cannot copy {shown} into itself ({})", top.display());
+        let top = tree_destination(&found.location, destination)?;
+        // The walk would list the copies that it creates.
+        if is_inside(&found.location, &top) {
+            let message = format!("cannot copy {display_name} into itself ({})", top.display());
             return Err(CopyFailure::new(Exit::Usage, message));
         }
-        let id = found.at.storage_id();
+        let id = found.location.storage_id();
         let mut session = ctx.session(&id).await?;
-        let path = paths::trimmed(found.at.path());
-        let tree = DirectoryTree::below(&mut *session, path, ctx.options.links).await?;
-        ctx.pool.give(&id, session);
-        self.graft(&found.at, &top, tree);
+        let path = paths::trim_trailing_slashes(found.location.path());
+        let tree = DirectoryTree::walk(&mut *session, path, ctx.options.symlinks).await?;
+        ctx.pool.release(&id, session);
+        self.add_tree_content(&found.location, &top, tree);
         Ok(())
     }
 
-    /// Turns a tree's relative paths into items below both tops.
-    fn graft(&mut self, source: &Location, top: &Location, tree: DirectoryTree) {
-        let at = |relative: &[u8]| below(source, relative).display();
+    /// Adds the content of a tree, with its relative paths placed below the source and destination
+    /// tops.
+    fn add_tree_content(&mut self, source: &Location, top: &Location, tree: DirectoryTree) {
+        let at = |relative: &[u8]| join_location(source, relative).display();
         self.directories.push(top.clone());
         for directory in &tree.directories {
-            self.directories.push(below(top, directory));
+            self.directories.push(join_location(top, directory));
         }
         for (relative, facts) in tree.files {
-            let (from, to) = (below(source, &relative), below(top, &relative));
-            if name_of(&from).is_some_and(|name| is_unfinished(&name)) {
+            let (from, to) = (
+                join_location(source, &relative),
+                join_location(top, &relative),
+            );
+            if last_component(&from).is_some_and(|name| is_unfinished(&name)) {
                 self.skip(&from, UNFINISHED);
                 continue;
             }
@@ -269,95 +288,102 @@ impl CopyPlan {
                 Location::Remote { path, .. } => check_sendable(path),
                 _ => Ok(()),
             };
-            let shown = from.display();
+            let display_name = from.display();
             if let Err(failure) = sendable.and_then(|()| self.add_file(from, to, facts)) {
-                self.failed.push((shown, failure));
+                self.failed.push((display_name, failure));
             }
         }
         self.links
             .extend(tree.links.iter().map(|(r, target)| PlannedLink {
-                source: below(source, r),
-                at: below(top, r),
+                source: join_location(source, r),
+                path: join_location(top, r),
                 target: target.clone(),
             }));
-        let skipped = tree.skipped.iter().map(|(r, why)| (at(r), why.clone()));
+        let skipped = tree
+            .skipped
+            .iter()
+            .map(|(r, reason)| (at(r), reason.clone()));
         self.skipped.extend(skipped);
-        let failed = tree.failed.iter().map(|(r, why)| (at(r), why.clone()));
+        let failed = tree
+            .failed
+            .iter()
+            .map(|(r, reason)| (at(r), reason.clone()));
         self.failed.extend(failed);
     }
 }
 
-/// Refuses a name that no file system has room for, before its bytes are moved under another one.
-/// Characters count: some servers' file systems do not count bytes.
-fn check_length(destination: &Location) -> Result<(), CopyFailure> {
-    let name = name_of(destination).unwrap_or_default();
+/// Refuses a name that is too long for file systems before its bytes are moved under a shorter,
+/// hashed name. The limit is in characters, because some servers' file systems do not count bytes.
+fn check_name_length(destination: &Location) -> Result<(), CopyFailure> {
+    let name = last_component(destination).unwrap_or_default();
     if String::from_utf8_lossy(&name).chars().count() <= MAX_NAME {
         return Ok(());
     }
     let message = format!(
-        "{}: the name is longer than the {MAX_NAME} characters that file systems have room for",
+        "{}: the name is longer than the {MAX_NAME} characters that file systems allow",
         destination.display()
     );
     Err(CopyFailure::new(Exit::Usage, message))
 }
 
-/// Where a file goes.
-fn file_target(
+/// Destination of a file.
+fn file_destination(
     source: &Location,
     destination: &PlannedDestination,
 ) -> Result<Location, CopyFailure> {
     match destination {
-        PlannedDestination::Pipe => Ok(Location::StandardStreams),
-        PlannedDestination::Name { at, .. } => Ok(at.clone()),
+        PlannedDestination::StandardOutput => Ok(Location::StandardStreams),
+        PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, .. } => {
-            let name = name_of(source).ok_or_else(|| {
+            let name = last_component(source).ok_or_else(|| {
                 let message = "standard input has no name: name the destination file";
                 CopyFailure::new(Exit::Usage, message)
             })?;
-            named(at, &name)
+            join_checked_name(at, &name)
         }
     }
 }
 
-/// Where a directory's content goes.
-fn tree_target(
+/// Destination of a directory's content.
+fn tree_destination(
     source: &Location,
     destination: &PlannedDestination,
 ) -> Result<Location, CopyFailure> {
     match destination {
-        PlannedDestination::Pipe => Err(CopyFailure::new(
+        PlannedDestination::StandardOutput => Err(CopyFailure::new(
             Exit::Usage,
             "a directory cannot go to standard output",
         )),
-        PlannedDestination::Name { at, exists: true } => Err(CopyFailure::new(
+        PlannedDestination::File { at, exists: true } => Err(CopyFailure::new(
             Exit::Usage,
             format!("{} is a file: a directory cannot replace it", at.display()),
         )),
-        PlannedDestination::Name { at, .. } => Ok(at.clone()),
+        PlannedDestination::File { at, .. } => Ok(at.clone()),
         PlannedDestination::Directory { at, make: true } => Ok(at.clone()),
-        PlannedDestination::Directory { at, .. } => match name_of(source) {
-            // The root of a server, `.` and `..` have no name of their own: their content goes.
+        PlannedDestination::Directory { at, .. } => match last_component(source) {
+            // A server root, `.` and `..` have no name of their own, so their content goes directly
+            // into the destination.
             None => Ok(at.clone()),
             Some(name) if check_name(&name).is_err() => Ok(at.clone()),
-            Some(name) => named(at, &name),
+            Some(name) => join_checked_name(at, &name),
         },
     }
 }
 
-fn named(directory: &Location, name: &[u8]) -> Result<Location, CopyFailure> {
+fn join_checked_name(directory: &Location, name: &[u8]) -> Result<Location, CopyFailure> {
     check_name(name)?;
     if matches!(directory, Location::Remote { .. }) {
         check_sendable(name)?;
     }
-    Ok(below(directory, name))
+    Ok(join_location(directory, name))
 }
 
 /// A location below a directory.
-pub(crate) fn below(top: &Location, relative: &[u8]) -> Location {
+pub(crate) fn join_location(top: &Location, relative: &[u8]) -> Location {
     match top {
         Location::StandardStreams => Location::StandardStreams,
         _ if relative.is_empty() => top.clone(),
-        _ => top.with_path(join(top.path(), relative)),
+        _ => top.with_path(join_path(top.path(), relative)),
     }
 }
 

@@ -10,7 +10,7 @@ fn local(path: impl Into<PathBuf>) -> Location {
 }
 
 async fn planned(ctx: &BatchContext, sources: &[Location], to: Location) -> CopyPlan {
-    plan(ctx, sources, &to).await.unwrap()
+    make_plan(ctx, sources, &to).await.unwrap()
 }
 
 fn destinations(plan: &CopyPlan) -> Vec<String> {
@@ -18,7 +18,7 @@ fn destinations(plan: &CopyPlan) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn rules_of_cp() {
+async fn destinations_follow_the_rules_of_cp() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     fs::write(top.join("a"), "1").unwrap();
@@ -40,7 +40,7 @@ async fn rules_of_cp() {
     assert_eq!(destinations(&plan), [show("new/a")]);
     assert_eq!(plan.directories.len(), 1);
     let both = [local(top.join("a")), local(top.join("b"))];
-    let failure = super::plan(&ctx, &both, &local(top.join("x")))
+    let failure = make_plan(&ctx, &both, &local(top.join("x")))
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::Usage);
@@ -49,7 +49,7 @@ async fn rules_of_cp() {
 }
 
 #[tokio::test]
-async fn onto_itself_and_without_r() {
+async fn copies_onto_themselves_and_directories_without_r_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     fs::write(top.join("a"), "1").unwrap();
@@ -69,15 +69,15 @@ async fn onto_itself_and_without_r() {
 }
 
 #[tokio::test]
-async fn trees_keep_their_names() {
+async fn trees_keep_their_relative_paths() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     fs::create_dir_all(top.join("src/sub dir")).unwrap();
     fs::write(top.join("src/sub dir/ü"), "1").unwrap();
     fs::create_dir(top.join("there")).unwrap();
-    let mut wanted = options();
-    wanted.recursive = true;
-    let ctx = context(wanted);
+    let mut recursive_options = options();
+    recursive_options.recursive = true;
+    let ctx = context(recursive_options);
     let show = |p: &str| top.join(p).display().to_string();
     let plan = planned(&ctx, &[local(top.join("src"))], local(top.join("new"))).await;
     assert_eq!(destinations(&plan), [show("new/sub dir/ü")]);
@@ -93,12 +93,12 @@ async fn trees_keep_their_names() {
     assert!(plan.items.is_empty());
 }
 
-/// What a plan of these copies is refused for: sources and destination below a directory.
+/// The message with which a plan is refused. Sources and destination are relative to `top`.
 async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
-    let mut wanted = options();
-    wanted.recursive = true;
+    let mut recursive_options = options();
+    recursive_options.recursive = true;
     let sources: Vec<_> = sources.iter().map(|s| local(top.join(s))).collect();
-    let failure = plan(&context(wanted), &sources, &local(top.join(to)))
+    let failure = make_plan(&context(recursive_options), &sources, &local(top.join(to)))
         .await
         .unwrap_err();
     assert_eq!(failure.exit, Exit::Usage, "{failure}");
@@ -106,7 +106,7 @@ async fn refused(top: &Path, sources: &[&str], to: &str) -> String {
 }
 
 #[tokio::test]
-async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
+async fn conflicts_between_local_files_are_refused_naming_both() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     for path in [
@@ -125,7 +125,7 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
     for (sources, to, named) in [
         (&["a/x", "b/x"][..], "t", ["a/x", "b/x"]),
         (&["a/x", "b/x"], "new/", ["a/x", "b/x"]),
-        // Trees that become one tree.
+        // Trees that merge into one.
         (&["a", "e/a"], "t", ["a/x", "e/a/x"]),
         (
             &["a/x", "c/x.longhaul-partial"],
@@ -138,7 +138,7 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
             ["a/x", "x.longhaul-journal~"],
         ),
         (&["a/x", "b/d/x"], "t", ["a/x", "t/x"]),
-        // The partial file of its own copy.
+        // A partial file that is the source of its own copy.
         (
             &["c/x.longhaul-partial"],
             "c/x",
@@ -153,7 +153,7 @@ async fn files_in_each_others_way_refuse_the_plan_and_both_are_named() {
 }
 
 #[test]
-fn remote_files_in_each_others_way_refuse_the_plan_too() {
+fn conflicts_between_remote_files_are_refused() {
     let at = |url: &str| Location::parse(url).unwrap();
     let plan = |items: &[(&str, &str)], directories: &[&str]| CopyPlan {
         items: items
@@ -196,7 +196,7 @@ fn remote_files_in_each_others_way_refuse_the_plan_too() {
         ),
         (&[("/a/x", "ftp://h/x")], &["ftp://h/x/"]),
     ] {
-        let failure = conflicts::check(&plan(items, directories)).unwrap_err();
+        let failure = conflicts::check_conflicts(&plan(items, directories)).unwrap_err();
         assert_eq!(failure.exit, Exit::Usage, "{items:?}");
         assert!(failure.message.contains("nothing was copied"), "{failure}");
     }
@@ -205,15 +205,15 @@ fn remote_files_in_each_others_way_refuse_the_plan_too() {
         [("/a/x", "ftp://u@h/x"), ("/b/x", "ftp://v@h/x")],
         [("ftp://g/2", "ftp://h/1"), ("ftp://g/1", "ftp://h/2")],
     ] {
-        conflicts::check(&plan(&items, &[])).unwrap();
+        conflicts::check_conflicts(&plan(&items, &[])).unwrap();
     }
 }
 
 #[tokio::test]
-async fn what_would_replace_another_source_refuses_the_plan() {
+async fn a_copy_over_another_source_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
-    // The tree x/y/x goes to x, over a file of its own.
+    // The tree x/y/x goes to x and overwrites one of its own files.
     for path in ["x/y/x/f", "x/y/x/y/x/f"] {
         let path = top.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -227,7 +227,7 @@ async fn what_would_replace_another_source_refuses_the_plan() {
 }
 
 #[tokio::test]
-async fn trees_that_do_not_meet_in_a_file_become_one() {
+async fn trees_without_common_files_are_merged() {
     let dir = tempfile::tempdir().unwrap();
     let top = dir.path();
     for path in ["p/a/x", "q/a/y", "t/z"] {
@@ -235,37 +235,37 @@ async fn trees_that_do_not_meet_in_a_file_become_one() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "1").unwrap();
     }
-    let mut wanted = options();
-    wanted.recursive = true;
-    let ctx = context(wanted);
+    let mut recursive_options = options();
+    recursive_options.recursive = true;
+    let ctx = context(recursive_options);
     let both = [local(top.join("p/a")), local(top.join("q/a"))];
     assert_eq!(
         planned(&ctx, &both, local(top.join("t"))).await.items.len(),
         2
     );
-    // Named twice is one source.
+    // A source that is named twice counts once.
     let twice = [local(top.join("p/a/x")), local(top.join("p/a/x"))];
     let plan = planned(&ctx, &twice, local(top.join("t"))).await;
     assert_eq!((plan.items.len(), plan.skipped.len()), (1, 1));
 }
 
 #[test]
-fn remote_places() {
+fn remote_locations_are_compared_by_server_and_normalized_path() {
     let at = |url: &str| Location::parse(url).unwrap();
-    assert!(same_place(&at("ftp://H/a/../b"), &at("ftp://h//b")));
-    assert!(!same_place(&at("ftp://h/b"), &at("ftp://h:2121/b")));
-    assert!(inside(&at("ftp://h/a"), &at("ftp://h/a/b")));
-    assert!(!inside(&at("ftp://h/a"), &at("ftp://h/ab")));
-    assert_eq!(name_of(&at("ftp://h/a/b/")), Some(b"b".to_vec()));
-    assert_eq!(name_of(&at("ftp://h/")), None);
+    assert!(is_same_file(&at("ftp://H/a/../b"), &at("ftp://h//b")));
+    assert!(!is_same_file(&at("ftp://h/b"), &at("ftp://h:2121/b")));
+    assert!(is_inside(&at("ftp://h/a"), &at("ftp://h/a/b")));
+    assert!(!is_inside(&at("ftp://h/a"), &at("ftp://h/ab")));
+    assert_eq!(last_component(&at("ftp://h/a/b/")), Some(b"b".to_vec()));
+    assert_eq!(last_component(&at("ftp://h/")), None);
     assert_eq!(
-        below(&at("ftp://h/d/"), b"x y").display(),
+        join_location(&at("ftp://h/d/"), b"x y").display(),
         "ftp://h/d/x%20y"
     );
     let directory = PlannedDestination::Directory {
         at: local("/there"),
         make: false,
     };
-    // A source named `..` has no name that could be created.
-    assert!(file_target(&at("ftp://h/a/.."), &directory).is_err());
+    // A source named `..` has no name that can be created.
+    assert!(file_destination(&at("ftp://h/a/.."), &directory).is_err());
 }

@@ -1,4 +1,4 @@
-//! A destination that a storage stores by its name: under a partial name until it is whole.
+//! A destination that a storage stores by name: under a partial name until it is complete.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,215 +20,237 @@ use crate::{CopyFailure, Exit};
 mod rename;
 mod stored_bytes;
 
-/// Smaller files are not worth looking at what a lost attempt has stored.
-const RESUMABLE: u64 = 1 << 20;
+/// Below this size, bytes left by a lost attempt are not examined.
+const MIN_RESUMABLE: u64 = 1 << 20;
 
-/// The destination on a server, over all attempts.
+/// The destination at a storage, over all attempts.
 pub(super) struct StorageDestination<'a> {
     pub(super) id: StorageId,
-    /// The name that it will have.
+    /// Final path.
     path: &'a [u8],
-    /// The name that it has until then; `None` where the server does not rename.
-    aside: Option<Vec<u8>>,
-    /// A whole and verified file under its partial name, which the server would not rename: it goes only
-    /// when the file stands verified under its own name.
-    kept: Option<Vec<u8>>,
-    /// The file that had the final name before; it was moved out of the way.
-    replaced: Option<Vec<u8>>,
-    /// For messages.
-    pub(super) shown: String,
-    /// The storage's word says which bytes are safe there.
-    pub(super) standing: DestinationState,
-    /// Reported by the server as stored in the running attempt.
-    pub(super) marked: Arc<Mutex<RangeSet>>,
-    /// Bytes are stored strictly in order: the remote size tells what is there.
+    /// Path until the file is complete. `None` if the server does not rename.
+    partial_path: Option<Vec<u8>>,
+    /// Path of a complete and verified file that the server would not rename. It is removed only
+    /// after the file is verified under its final name.
+    verified_partial: Option<Vec<u8>>,
+    /// Path of the previous file with the final name, after it was moved out of the way.
+    moved_aside: Option<Vec<u8>>,
+    /// Name for messages.
+    pub(super) display_name: String,
+    /// Safe ranges here are those that the storage reported.
+    pub(super) state: DestinationState,
+    /// Ranges that the server reported as stored in the running attempt.
+    pub(super) stored_ranges: Arc<Mutex<RangeSet>>,
+    /// Bytes are stored strictly in order, so the remote size shows which bytes are there.
     in_order: bool,
-    /// The next attempt can go on from the bytes that the last one left.
-    goes_on: bool,
-    /// The last attempt, if its bytes came from here.
+    /// The next attempt can continue after the bytes of the last one.
+    can_resume: bool,
+    /// Control block of the last attempt, if its bytes passed through this machine.
     control: Option<Arc<TransferControl>>,
-    /// The last attempt broke off, which leaves more at the server than it told.
-    cut: bool,
-    /// The server refused what it had stored, in this run or before: its sums are of what its memory
-    /// shows, which its disk may not hold.
-    refused: bool,
-    /// The lock on what this machine knows of the destination.
-    owned: Option<LockFile>,
-    /// What an earlier run left has been looked at.
+    /// The last attempt lost its connection, so the server may hold more than it reported.
+    connection_lost: bool,
+    /// The server refused to store bytes, in this run or before. Its checksums cover its page
+    /// cache, which may show what its disk does not hold.
+    server_refused: bool,
+    /// Lock on this machine's records of the destination.
+    lock_file: Option<LockFile>,
+    /// Leftovers of an earlier run have been examined.
     prepared: bool,
-    /// A checksum of the whole will be compared at the end.
-    has_sum: bool,
+    /// A checksum of the whole file will be compared at the end.
+    has_checksum: bool,
 }
 
-/// How putting a file in place ended.
+/// Result of giving a file its final name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UploadFinish {
-    /// It has its name.
+    /// The file has its final name.
     InPlace,
-    /// The server does not rename: the file must be stored anew under its own name.
+    /// The server does not rename. The file must be stored again under its final name.
     StoreDirectly,
 }
 
 impl<'a> StorageDestination<'a> {
-    /// Nothing done yet.
-    pub(super) fn new(ctx: &BatchContext, id: StorageId, path: &'a [u8], shown: String) -> Self {
+    /// A destination that is not examined yet.
+    pub(super) fn new(
+        ctx: &BatchContext,
+        id: StorageId,
+        path: &'a [u8],
+        display_name: String,
+    ) -> Self {
         Self {
-            aside: ctx.pool.renames(&id).then(|| partial_path(path)),
+            partial_path: ctx.pool.can_rename(&id).then(|| partial_path(path)),
             id,
             path,
-            kept: None,
-            replaced: None,
-            shown,
-            standing: DestinationState::default(),
-            marked: Arc::default(),
+            verified_partial: None,
+            moved_aside: None,
+            display_name,
+            state: DestinationState::default(),
+            stored_ranges: Arc::default(),
             in_order: false,
-            goes_on: true,
+            can_resume: true,
             control: None,
-            cut: false,
-            refused: false,
-            owned: None,
+            connection_lost: false,
+            server_refused: false,
+            lock_file: None,
             prepared: false,
-            has_sum: false,
+            has_checksum: false,
         }
     }
 
-    /// Makes this the only copy of this account on this machine to the destination, over all attempts:
-    /// journals are its own, and servers that let two uploads of a file mix get one at a time.
-    pub(super) fn own(&mut self, item: &PlannedFile) -> Result<(), CopyFailure> {
-        if self.owned.is_none() {
+    /// Takes the lock for the destination, over all attempts: one copy per account and machine. The
+    /// journal belongs to the holder, and a server that would mix two uploads of one file receives
+    /// only one.
+    pub(super) fn lock(&mut self, item: &PlannedFile) -> Result<(), CopyFailure> {
+        if self.lock_file.is_none() {
             let destination = &item.destination;
-            self.owned = lock_remote_destination(&destination.identity_key(), &self.shown)?;
+            self.lock_file =
+                lock_remote_destination(&destination.identity_key(), &self.display_name)?;
         }
         Ok(())
     }
 
-    /// Where the bytes are stored.
+    /// Path under which the bytes are stored.
     pub(super) fn store_path(&self) -> Vec<u8> {
-        self.aside.clone().unwrap_or_else(|| self.path.to_vec())
+        self.partial_path
+            .clone()
+            .unwrap_or_else(|| self.path.to_vec())
     }
 
-    /// What is safe now.
-    pub(super) fn safe(&self) -> impl Fn() -> RangeSet + Clone + Send + Sync + use<> {
-        let (have, marked) = (self.standing.have.clone(), Arc::clone(&self.marked));
+    /// A function that returns the ranges that are safe now.
+    pub(super) fn safe_ranges(&self) -> impl Fn() -> RangeSet + Clone + Send + Sync + use<> {
+        let (completed, reported) = (self.state.safe.clone(), Arc::clone(&self.stored_ranges));
         move || {
-            let mut safe = have.clone();
-            safe.extend(&marked.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut safe = completed.clone();
+            safe.extend(&reported.lock().unwrap_or_else(PoisonError::into_inner));
             safe
         }
     }
 
-    /// Whether what an attempt left can be gone on with, from any byte.
-    pub(super) fn goes_on(&mut self, goes_on: bool) {
-        self.goes_on = goes_on;
+    /// Sets whether the next attempt can continue after the bytes of the last one, from any byte.
+    pub(super) fn set_can_resume(&mut self, can_resume: bool) {
+        self.can_resume = can_resume;
     }
 
-    /// An attempt begins; `passing`: its bytes pass this machine.
-    pub(super) fn begin(&mut self, control: &Arc<TransferControl>, passing: bool) {
-        self.control = passing.then(|| Arc::clone(control));
+    /// Begins an attempt. `local`: its bytes pass through this machine.
+    pub(super) fn begin_attempt(&mut self, control: &Arc<TransferControl>, local: bool) {
+        self.control = local.then(|| Arc::clone(control));
     }
 
-    /// The checksums that the storage will have of the stored file.
-    pub(super) async fn sums(
+    /// The checksums that the storage can provide of the stored file.
+    pub(super) async fn available_checksums(
         &self,
         session: &mut dyn Storage,
     ) -> Result<AvailableChecksums, CopyFailure> {
         match session.available_checksums(&self.store_path()).await {
-            // It is not there yet.
+            // The file does not exist yet.
             Err(missing) if missing.exit == Exit::NotFound => Ok(AvailableChecksums::default()),
-            sums => sums,
+            checksums => checksums,
         }
     }
 
-    /// Whether an interrupted attempt leaves a file whose size tells what is there.
-    pub(super) fn size_tells(&self) -> bool {
+    /// Whether an interrupted attempt leaves a file whose size shows which bytes are there.
+    pub(super) fn length_shows_progress(&self) -> bool {
         self.in_order && self.control.is_some()
     }
 
-    /// An attempt ended well: all of `size` bytes are there, and the servers said so.
-    pub(super) fn confirmed(&mut self, size: Option<u64>) {
-        self.standing.in_vain = false;
-        self.cut = false;
+    /// Records a successful attempt: all of `size` bytes are stored, and the servers confirmed
+    /// them.
+    pub(super) fn attempt_succeeded(&mut self, size: Option<u64>) {
+        self.state.attempt_wasted = false;
+        self.connection_lost = false;
         self.control = None;
-        self.marked = Arc::default();
+        self.stored_ranges = Arc::default();
         if let Some(size) = size {
-            self.standing.have.insert(0, size);
+            self.state.safe.insert(0, size);
         }
     }
 
-    /// An attempt failed: decides what of it counts.
-    pub(super) fn settle(
+    /// Records a failed attempt and decides which of its bytes count.
+    pub(super) fn attempt_failed(
         &mut self,
         failure: &CopyFailure,
-        said: &TransferConfirmation,
+        confirmation: &TransferConfirmation,
         size: Option<u64>,
     ) {
         if failure.transient
-            && let Some(journal) = &mut self.standing.journal
+            && let Some(journal) = &mut self.state.journal
         {
+            // The server may have crashed, so its unconfirmed bytes need proof in a later run.
             journal.mark_server_lost();
         }
-        self.cut = failure.transient;
-        if said.was_refused() {
-            self.refused = true;
-            if let Some(journal) = &mut self.standing.journal {
+        self.connection_lost = failure.transient;
+        if confirmation.was_refused() {
+            self.server_refused = true;
+            if let Some(journal) = &mut self.state.journal {
                 journal.mark_server_refused();
             }
         }
-        let marked = std::mem::take(&mut self.marked);
-        let marked = marked
+        let reported = std::mem::take(&mut self.stored_ranges);
+        let reported = reported
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         let moved = self.control.as_ref().map_or(0, |control| control.bytes());
-        let all_sent = size.is_some_and(|size| self.standing.have.byte_count() + moved >= size);
-        // The server's file may be whole, but a 226 is missing; or the next attempt begins at byte 0.
-        self.standing.in_vain = (all_sent && !self.has_sum) || !self.goes_on;
-        self.weigh(&marked, said, size);
+        let all_sent = size.is_some_and(|size| self.state.safe.byte_count() + moved >= size);
+        // Either the server's file may be complete and only the 226 is missing, or the next attempt
+        // starts at byte 0.
+        self.state.attempt_wasted = (all_sent && !self.has_checksum) || !self.can_resume;
+        self.record_failed_attempt(&reported, confirmation, size);
     }
 
-    fn weigh(&mut self, arrived: &RangeSet, said: &TransferConfirmation, size: Option<u64>) {
-        let judged = self.has_sum;
-        if let Some(safe) = self.standing.weigh(arrived, said, size, judged) {
-            self.take_back(safe);
+    fn record_failed_attempt(
+        &mut self,
+        stored: &RangeSet,
+        confirmation: &TransferConfirmation,
+        size: Option<u64>,
+    ) {
+        let has_checksum = self.has_checksum;
+        if let Some(safe) =
+            self.state
+                .record_failed_attempt(stored, confirmation, size, has_checksum)
+        {
+            self.retract_to(safe);
         }
     }
 
-    /// Nothing but `safe` counts any more, whatever the length of the file at the server.
-    fn take_back(&mut self, safe: RangeSet) {
+    /// Keeps only the ranges `safe`, whatever the length of the file at the server.
+    fn retract_to(&mut self, safe: RangeSet) {
+        // The length of the server's file includes bytes that no longer count.
         self.in_order = false;
-        self.standing.take_back(safe);
+        self.state.retract_to(safe);
     }
 
-    /// What has the final name, if `--resume` asks for it to be looked at: it has this size, and
-    /// nothing unfinished is beside it.
-    pub(super) async fn in_place(
+    /// With `--resume`: facts of the file with the final name, if it has the right size and no
+    /// partial file is beside it.
+    pub(super) async fn file_in_place(
         &self,
         ctx: &BatchContext,
         size: Option<u64>,
         session: &mut dyn Storage,
     ) -> Result<Option<SourceFacts>, CopyFailure> {
-        if !ctx.options.resume || self.prepared || self.standing.distrust || size.is_none() {
+        if !ctx.options.resume || self.prepared || self.state.ignore_leftovers || size.is_none() {
             return Ok(None);
         }
-        let there = facts(session, self.path).await?;
-        let Some(there) = there.filter(|there| there.size == size) else {
+        let existing = remote_file_facts(session, self.path).await?;
+        let Some(existing) = existing.filter(|existing| existing.size == size) else {
             return Ok(None);
         };
-        if let Some(aside) = &self.aside
-            && facts(session, aside).await?.is_some()
+        // A partial file beside it means that a later copy of the same name did not finish.
+        if let Some(aside) = &self.partial_path
+            && remote_file_facts(session, aside).await?.is_some()
         {
             return Ok(None);
         }
-        Ok(Some(there))
+        Ok(Some(existing))
     }
 
-    /// The path that the file has when it is whole.
+    /// The final path.
     pub(super) fn path(&self) -> &'a [u8] {
         self.path
     }
 
-    /// What is in place is what was to be copied: a journal of it is of no use.
-    pub(super) fn found_in_place(
+    /// The file with the final name is the wanted copy. Removes its journal.
+    pub(super) fn confirm_in_place(
         &self,
         ctx: &BatchContext,
         item: &PlannedFile,
@@ -238,20 +260,21 @@ impl<'a> StorageDestination<'a> {
         if let Some(path) = upload_journal_path(source, &item.destination.identity_key()) {
             journal::remove_file_and_temporary(&path);
         }
-        ctx.started(item, size, size.unwrap_or(0));
+        ctx.report_started(item, size, size.unwrap_or(0));
     }
 
-    /// Gives up what was resumed; `false` when nothing was.
-    pub(super) fn forget_resumed(&mut self) -> bool {
-        let forgotten = self.standing.forget_resumed();
+    /// Discards what was resumed. Returns `false` when nothing was resumed.
+    pub(super) fn discard_resumed(&mut self) -> bool {
+        let forgotten = self.state.discard_resumed();
         if forgotten {
             self.prepared = false;
-            self.marked = Arc::default();
+            self.stored_ranges = Arc::default();
         }
         forgotten
     }
 
-    /// Compares the size at the server with `expected`; `false` when the server does not tell it.
+    /// Compares the size at the server with `expected`. Returns `false` if the server does not
+    /// report a size.
     pub(super) async fn check_size(
         &self,
         session: &mut dyn Storage,
@@ -262,21 +285,24 @@ impl<'a> StorageDestination<'a> {
             Some(size) if size != expected => Err(CopyFailure::new(
                 Exit::Integrity,
                 format!(
-                    "{}: {size} bytes arrived of {expected}; the copy keeps its partial name",
-                    self.shown
+                    "{}: {size} of {expected} bytes arrived; the copy keeps its partial name",
+                    self.display_name
                 ),
             )),
             told => Ok(told.is_some()),
         }
     }
 
-    /// Passes the result of a verification on; after a mismatch, or where nothing proves what a server
-    /// refused, nothing is left to resume.
-    pub(super) fn judged<T>(&mut self, verified: Result<T, CopyFailure>) -> Result<T, CopyFailure> {
+    /// Passes on the result of a verification. After a mismatch, or when nothing proves the bytes
+    /// that a server refused, nothing is left to resume.
+    pub(super) fn after_verification<T>(
+        &mut self,
+        verified: Result<T, CopyFailure>,
+    ) -> Result<T, CopyFailure> {
         match &verified {
-            Err(failure) if failure.exit == Exit::Integrity => self.standing.forget_journal(),
-            Err(failure) if self.standing.disputed && failure.exit == Exit::Protocol => {
-                self.take_back(RangeSet::new());
+            Err(failure) if failure.exit == Exit::Integrity => self.state.remove_journal(),
+            Err(failure) if self.state.unconfirmed && failure.exit == Exit::Protocol => {
+                self.retract_to(RangeSet::new());
             }
             _ => {}
         }
@@ -284,8 +310,11 @@ impl<'a> StorageDestination<'a> {
     }
 }
 
-/// Facts of a remote file; `None` when there is none or it cannot be seen.
-async fn facts(session: &mut dyn Storage, path: &[u8]) -> Result<Option<SourceFacts>, CopyFailure> {
+/// Facts of a remote file. `None` if it does not exist or is not visible.
+async fn remote_file_facts(
+    session: &mut dyn Storage,
+    path: &[u8],
+) -> Result<Option<SourceFacts>, CopyFailure> {
     match session.stat(path).await {
         Ok(entry) if entry.kind == EntryKind::File => Ok(Some(SourceFacts::from_entry(&entry))),
         Err(failure) if failure.transient => Err(failure),

@@ -1,4 +1,4 @@
-//! How an uploaded file gets its name.
+//! Gives an uploaded file its final name.
 
 use std::sync::Arc;
 
@@ -7,84 +7,92 @@ use proto::ranges::RangeSet;
 use proto::timestamp::Timestamp;
 
 use super::super::BatchContext;
-use super::{StorageDestination, UploadFinish, facts};
+use super::{StorageDestination, UploadFinish, remote_file_facts};
 use crate::answers::{RefusedRenameStep, RenameFailure};
 use crate::storage::contract::Storage;
 use crate::{CopyFailure, Exit};
 
 impl StorageDestination<'_> {
-    /// Gives the whole and verified file its time, if the server can, and its name. `again`: the source
-    /// can be read again, so that the file may be stored anew where the server does not rename.
+    /// Gives the complete and verified file its time, if the server supports that, and its final
+    /// name. `can_resend`: the source can be read again, so the file can be stored a second time if the
+    /// server does not rename.
     pub(in super::super) async fn finish(
         &mut self,
         ctx: &BatchContext,
         session: &mut dyn Storage,
         modified: Option<Timestamp>,
-        again: bool,
+        can_resend: bool,
     ) -> Result<UploadFinish, CopyFailure> {
-        let Some(stored) = self.aside.clone() else {
-            self.date(session, modified).await?;
-            let kept = self.kept.take();
-            self.tidy(session, kept).await;
-            self.standing.forget_journal();
+        let Some(stored) = self.partial_path.clone() else {
+            self.set_modification_time(session, modified).await?;
+            let verified_partial = self.verified_partial.take();
+            self.remove_leftover(session, verified_partial).await;
+            self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
         let Err(refusal) = self.rename(session, &stored, modified).await else {
-            let replaced = self.replaced.take();
-            self.tidy(session, replaced).await;
-            self.standing.forget_journal();
+            let replaced = self.moved_aside.take();
+            self.remove_leftover(session, replaced).await;
+            self.state.remove_journal();
             return Ok(UploadFinish::InPlace);
         };
         let RenameFailure {
             failure,
-            refused_step: refused,
+            refused_step,
         } = refusal;
         if failure.transient {
             return Err(failure);
         }
-        if again && refused != RefusedRenameStep::RnfrRefused && is_impossible(&failure) {
-            // Under this name it can never be; the source was there and unchanged a moment ago.
-            self.tidy(session, Some(stored)).await;
+        if can_resend
+            && refused_step != RefusedRenameStep::RnfrRefused
+            && is_name_too_long(&failure)
+        {
+            // The file system cannot hold this name, so the copy can never succeed. The source
+            // still has the data: it existed and was unchanged a moment ago.
+            self.remove_leftover(session, Some(stored)).await;
             return Err(failure);
         }
-        // A partial file that is gone was somebody else's doing; so is a name that stays taken.
-        let gone = refused == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
-        if !again || gone || refused == RefusedRenameStep::NewNameMayExist {
-            self.kept = Some(stored).filter(|_| !gone);
+        // Somebody else removed the partial file or holds the final name. Storing the file again
+        // would not help.
+        let partial_is_gone =
+            refused_step == RefusedRenameStep::RnfrRefused && failure.exit == Exit::NotFound;
+        if !can_resend || partial_is_gone || refused_step == RefusedRenameStep::NewNameMayExist {
+            self.verified_partial = Some(stored).filter(|_| !partial_is_gone);
             return Err(failure);
         }
         self.store_directly(ctx, stored, &failure);
         Ok(UploadFinish::StoreDirectly)
     }
 
-    /// Adds to a failure where the whole and verified file is, if it has not got its name.
-    pub(in super::super) fn explained(&self, mut failure: CopyFailure) -> CopyFailure {
+    /// Adds to a permanent failure the location of the complete and verified file that could not be
+    /// renamed.
+    pub(in super::super) fn explain_failure(&self, mut failure: CopyFailure) -> CopyFailure {
         if failure.transient {
             return failure;
         }
-        if let Some(kept) = &self.kept {
-            let kept = printable(kept);
+        if let Some(verified_partial) = &self.verified_partial {
+            let verified_partial = printable(verified_partial);
             failure.message += &format!(
-                "; everything arrived and was verified: it is kept there as {kept}, rename it by hand"
+                "; the file is complete and verified: it is kept on the server as {verified_partial}, rename it manually"
             );
         }
-        if let Some(old) = &self.replaced {
-            let old = printable(old);
-            failure.message += &format!("; what had the name before is kept as {old}");
+        if let Some(old_path) = &self.moved_aside {
+            let old_path = printable(old_path);
+            failure.message += &format!("; the previous file is kept as {old_path}");
         }
         failure
     }
 
-    /// Deletes a file of this copy that is of no use any more. The copy is whole and in place: that
-    /// one stays is no failure of it.
-    async fn tidy(&self, session: &mut dyn Storage, path: Option<Vec<u8>>) {
+    /// Deletes a file that this copy no longer needs. The copy itself is complete, so a failure to
+    /// delete is ignored.
+    async fn remove_leftover(&self, session: &mut dyn Storage, path: Option<Vec<u8>>) {
         if let Some(path) = path {
             let _ = session.remove(&path).await;
         }
     }
 
-    /// The time of a file that has its name.
-    async fn date(
+    /// Sets the modification time of a file that has its final name.
+    async fn set_modification_time(
         &self,
         session: &mut dyn Storage,
         modified: Option<Timestamp>,
@@ -98,8 +106,9 @@ impl StorageDestination<'_> {
         }
     }
 
-    /// The time, RNFR and RNTO. Where RNTO does not replace, the old file is moved out of the way, and
-    /// back if that did not help: nothing is deleted before the new file has the name.
+    /// Sets the time, then sends RNFR and RNTO. If RNTO does not replace an existing file, moves
+    /// that file out of the way first, and moves it back if that did not help. Nothing is deleted
+    /// before the new file has the final name.
     async fn rename(
         &mut self,
         session: &mut dyn Storage,
@@ -114,29 +123,31 @@ impl StorageDestination<'_> {
         if !taken {
             return Err(refusal);
         }
-        if facts(session, self.path).await?.is_none() {
-            // Nothing is there that could be in the way.
+        if remote_file_facts(session, self.path).await?.is_none() {
+            // No existing file explains the refusal.
             return Err(RenameFailure {
                 refused_step: RefusedRenameStep::RntoRefused,
                 ..refusal
             });
         }
-        let old = [stored, b".old"].concat();
-        if facts(session, &old).await?.is_some() {
-            // It may be the only one of its kind.
-            return Err(in_the_way(refusal, &old));
+        // Derived from the partial name, so it is as recognisable and short enough.
+        let old_path = [stored, b".old"].concat();
+        if remote_file_facts(session, &old_path).await?.is_some() {
+            // The file may be the only copy of its data.
+            return Err(old_copy_in_the_way(refusal, &old_path));
         }
-        match session.rename(self.path, &old, None).await {
+        // RNTO failed on an existing name: the old file keeps its data under a new name.
+        match session.rename(self.path, &old_path, None).await {
             Err(lost) if lost.failure.transient => return Err(lost),
             Err(_) => return Err(refusal),
-            Ok(()) => self.replaced = Some(old.clone()),
+            Ok(()) => self.moved_aside = Some(old_path.clone()),
         }
         let Err(RenameFailure { failure, .. }) = session.rename(stored, self.path, None).await
         else {
             return Ok(());
         };
-        if !failure.transient && session.rename(&old, self.path, None).await.is_ok() {
-            self.replaced = None;
+        if !failure.transient && session.rename(&old_path, self.path, None).await.is_ok() {
+            self.moved_aside = None;
         }
         Err(RenameFailure {
             failure,
@@ -144,33 +155,35 @@ impl StorageDestination<'_> {
         })
     }
 
-    /// From here on the bytes are stored under the final name; what is whole under the partial name
-    /// stays until they are there.
+    /// From now on, stores the bytes under the final name. The complete file under the partial name
+    /// stays until the new one is complete.
     fn store_directly(&mut self, ctx: &BatchContext, stored: Vec<u8>, refusal: &CopyFailure) {
-        ctx.pool.forbid_rename(&self.id);
+        // Later files of the batch skip the partial name on this server.
+        ctx.pool.mark_no_rename(&self.id);
         ctx.warn(format!(
-            "{} refuses to rename ({}): files are stored under their final names, also while they \
+            "{} refuses to rename ({}): files are stored under their final names, even while they \
              are unfinished",
             self.id, refusal.message
         ));
-        self.aside = None;
-        self.kept = Some(stored);
-        self.standing.have = RangeSet::new();
-        self.marked = Arc::default();
-        self.standing.resumed = false;
+        self.partial_path = None;
+        self.verified_partial = Some(stored);
+        self.state.safe = RangeSet::new();
+        self.stored_ranges = Arc::default();
+        self.state.resumed = false;
     }
 }
 
-/// Adds to a refusal that `old`, an earlier copy's, keeps what has the name from being moved out of the way.
-fn in_the_way(mut refusal: RenameFailure, old: &[u8]) -> RenameFailure {
-    let old = printable(old);
+/// Adds to a refusal that `old_path`, left by an earlier copy, prevents moving the existing file out of
+/// the way.
+fn old_copy_in_the_way(mut refusal: RenameFailure, old_path: &[u8]) -> RenameFailure {
+    let old_path = printable(old_path);
     refusal.failure.message += &format!(
-        "; {old}, which an earlier copy moved out of the way, is there: look at it, and remove or rename it"
+        "; {old_path}, which an earlier copy moved out of the way, still exists: examine it, then remove or rename it"
     );
     refusal
 }
 
-/// Whether the server's file system has no room for such a name.
-fn is_impossible(failure: &CopyFailure) -> bool {
+/// Whether the server's file system cannot hold such a long name.
+fn is_name_too_long(failure: &CopyFailure) -> bool {
     failure.message.to_lowercase().contains("name too long")
 }

@@ -1,14 +1,14 @@
-//! The part of a file that is at the server before an attempt begins.
+//! Finds out which bytes are at the server before an attempt begins.
 
 use std::sync::Arc;
 
 use proto::ranges::RangeSet;
 
-use super::super::block_proof::{leave_end, prove};
-use super::super::checksums::{ChecksumEndpoint, partial_algorithm, spots_agree};
-use super::super::resume::{PartialLeftover, is_all, usable};
+use super::super::block_proof::{exclude_tail, prove_blocks};
+use super::super::checksums::{ChecksumEndpoint, common_range_algorithm, range_ends_agree};
+use super::super::resume::{PartialLeftover, is_whole_file, usable_ranges};
 use super::super::{BatchContext, PlannedFile, disk};
-use super::{RESUMABLE, StorageDestination, facts};
+use super::{MIN_RESUMABLE, StorageDestination, remote_file_facts};
 use crate::CopyFailure;
 use crate::journal::{self, CopyIdentity, StoredRanges};
 use crate::partial::upload_journal_path;
@@ -17,8 +17,8 @@ use crate::transfer::TransferConfirmation;
 use crate::verify::Verification;
 
 impl StorageDestination<'_> {
-    /// Before each attempt: finds out what is safe. The first time that is what an earlier run
-    /// left, if `--resume` asks for it; then what this run has stored.
+    /// Before each attempt: finds the safe bytes. The first time these are the bytes of an earlier
+    /// run, if `--resume` was given; later those that this run has stored.
     pub(in super::super) async fn prepare(
         &mut self,
         (ctx, item, check): (&BatchContext, &PlannedFile, Verification),
@@ -26,146 +26,162 @@ impl StorageDestination<'_> {
         source: (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
+        // Refused here, before bytes are moved, rather than at the rename.
         session.check_path(self.path)?;
-        self.has_sum = check.algorithm().is_some();
+        self.has_checksum = check.algorithm().is_some();
         if self.prepared {
             return self
-                .take_stock(identity.copy_length(), source, session)
+                .find_stored_bytes(identity.copy_length(), source, session)
                 .await;
         }
-        let wanted =
-            ctx.options.resume && !self.standing.distrust && self.aside.is_some() && self.goes_on;
+        let resumes = ctx.options.resume
+            && !self.state.ignore_leftovers
+            && self.partial_path.is_some()
+            && self.can_resume;
         let size = identity.copy_length();
         let journal = upload_journal_path(&identity.source, &identity.destination);
-        let mut length = None;
-        let before = journal.as_deref().and_then(journal::load);
-        self.refused |= wanted && before.is_some_and(|found| found.refused);
-        if wanted {
-            length = self.partial_length(session).await?;
-            self.standing.have = self
-                .leftover(
+        let mut partial_length = None;
+        let earlier = journal.as_deref().and_then(journal::load);
+        self.server_refused |= resumes && earlier.is_some_and(|loaded| loaded.server_refused);
+        if resumes {
+            partial_length = self.partial_length(session).await?;
+            self.state.safe = self
+                .usable_leftover(
                     ctx,
                     &identity,
-                    (length, journal.as_deref()),
+                    (partial_length, journal.as_deref()),
                     source,
                     session,
                 )
                 .await?;
         }
-        self.standing.resumed = !self.standing.have.is_empty();
-        self.refused &= self.standing.resumed;
-        identity.in_order &= !self.standing.resumed || is_all(&self.standing.have, length);
+        self.state.resumed = !self.state.safe.is_empty();
+        self.server_refused &= self.state.resumed;
+        identity.in_order &= !self.state.resumed || is_whole_file(&self.state.safe, partial_length);
         self.in_order = identity.in_order;
         let from = self
-            .standing
+            .state
             .resumed
-            .then(|| StoredRanges::safe_only(self.standing.have.clone()));
-        // Without a place for it, the copy goes on without a journal.
-        self.standing.journal = match journal.filter(|_| self.goes_on) {
-            Some(path) => disk::journal_of_upload(path, identity, from).await?,
+            .then(|| StoredRanges::safe_only(self.state.safe.clone()));
+        // Without a directory for it, the copy runs without a journal.
+        self.state.journal = match journal.filter(|_| self.can_resume) {
+            Some(path) => disk::upload_journal(path, identity, from).await?,
             None => None,
         };
-        if let Some(journal) = self.standing.journal.as_mut().filter(|_| self.refused) {
+        if let Some(journal) = self.state.journal.as_mut().filter(|_| self.server_refused) {
             journal.mark_server_refused();
         }
-        if !self.standing.resumed {
-            self.clear_way(session, size).await?;
+        if !self.state.resumed {
+            self.remove_unused_leftover(session, size).await?;
         }
         self.prepared = true;
-        ctx.started(item, size, self.standing.have.byte_count());
+        // Reported after the leftovers are known, because the event names the resumed bytes.
+        ctx.report_started(item, size, self.state.safe.byte_count());
         Ok(())
     }
 
-    /// A leftover that is not used must not be mistaken later for what this run has stored: where
-    /// no checksum can tell them apart, it goes.
-    async fn clear_way(
+    /// Removes a leftover that is not used, if no checksum could later distinguish it from bytes
+    /// that this run has stored.
+    async fn remove_unused_leftover(
         &self,
         session: &mut dyn Storage,
         size: Option<u64>,
     ) -> Result<(), CopyFailure> {
-        let large = size.is_none_or(|size| size >= RESUMABLE);
-        let Some(aside) = self.aside.as_ref().filter(|_| large && self.in_order) else {
+        let large = size.is_none_or(|size| size >= MIN_RESUMABLE);
+        let Some(partial_path) = self
+            .partial_path
+            .as_ref()
+            .filter(|_| large && self.in_order)
+        else {
             return Ok(());
         };
-        if !self.sums(session).await?.parts.is_empty() {
+        if !self.available_checksums(session).await?.ranges.is_empty() {
             return Ok(());
         }
-        match session.remove(aside).await {
+        match session.remove(partial_path).await {
             Err(failure) if failure.transient => Err(failure),
-            // Mostly there is none.
+            // Usually there is no such file.
             _ => Ok(()),
         }
     }
 
-    /// After a failed attempt of this run: what the server said it stored, or in order, how far
-    /// the file has come. An attempt that moved nothing changes nothing.
-    async fn take_stock(
+    /// After a failed attempt of this run: the ranges that the server reported, or, with bytes in
+    /// order, the length of the file. An attempt that moved nothing changes nothing.
+    async fn find_stored_bytes(
         &mut self,
         size: Option<u64>,
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
-        self.standing.have = self.safe()();
-        self.marked = Arc::default();
-        if !self.goes_on {
-            self.standing.have = RangeSet::new();
+        self.state.safe = self.safe_ranges()();
+        self.stored_ranges = Arc::default();
+        if !self.can_resume {
+            self.state.safe = RangeSet::new();
             return Ok(());
         }
         let moved = self.control.take().map_or(0, |control| control.bytes());
-        if std::mem::take(&mut self.cut) && !self.in_order {
-            return self.prove_rest(size, (source, sums), session).await;
+        if std::mem::take(&mut self.connection_lost) && !self.in_order {
+            return self
+                .prove_unmarked_bytes(size, (source, checksums), session)
+                .await;
         }
         if !self.in_order || moved == 0 {
             return Ok(());
         }
-        let before = self.standing.have.prefix_len();
+        let safe_before = self.state.safe.prefix_len();
         let path = self.store_path();
-        let there = match session.stat(&path).await {
+        let length_now = match session.stat(&path).await {
             Ok(entry) => entry.size.unwrap_or(0),
             Err(failure) if failure.transient => return Err(failure),
             Err(_) => 0,
         };
-        // Anything else is not the file that this run was writing.
-        self.standing.have = RangeSet::new();
-        if there < RESUMABLE.max(before) || there > before.saturating_add(moved) {
+        // Any other length is not that of the file which this run wrote.
+        self.state.safe = RangeSet::new();
+        // The file may hold at most what was safe before plus what this run has sent.
+        if length_now < MIN_RESUMABLE.max(safe_before)
+            || length_now > safe_before.saturating_add(moved)
+        {
             return Ok(());
         }
         let mut stored = RangeSet::new();
-        stored.insert(0, there);
-        let own = self.sums(session).await?;
+        stored.insert(0, length_now);
+        let destination_checksums = self.available_checksums(session).await?;
         let mut destination = ChecksumEndpoint::Named {
             storage: session,
             path: &path,
             origin: 0,
         };
-        let same = match partial_algorithm(&[sums, &own]) {
-            Some(algorithm) => spots_agree(source, &mut destination, algorithm, &stored).await?,
+        let matches = match common_range_algorithm(&[checksums, &destination_checksums]) {
+            Some(algorithm) => {
+                range_ends_agree(source, &mut destination, algorithm, &stored).await?
+            }
             None => true,
         };
-        if same {
-            self.standing.have.insert(0, before);
-            self.weigh(&stored, &TransferConfirmation::default(), size);
+        if matches {
+            self.state.safe.insert(0, safe_before);
+            self.record_failed_attempt(&stored, &TransferConfirmation::default(), size);
         }
         Ok(())
     }
 
-    /// Out of order, the markers of a server tell less than it has stored: looks for the rest.
-    async fn prove_rest(
+    /// With bytes out of order, the server has stored more than its markers named. Looks for the
+    /// rest by checksums.
+    async fn prove_unmarked_bytes(
         &mut self,
         size: Option<u64>,
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<(), CopyFailure> {
-        if self.aside.is_none() || self.refused {
+        if self.partial_path.is_none() || self.server_refused {
             return Ok(());
         }
-        let own = self.sums(session).await?;
-        let Some(algorithm) = partial_algorithm(&[sums, &own]) else {
+        let destination_checksums = self.available_checksums(session).await?;
+        let Some(algorithm) = common_range_algorithm(&[checksums, &destination_checksums]) else {
             return Ok(());
         };
-        let length = self.partial_length(session).await?.unwrap_or(0);
-        // What is longer is not the file that this run was writing.
-        if length < RESUMABLE || size.is_none_or(|size| length > size) {
+        let partial_length = self.partial_length(session).await?.unwrap_or(0);
+        // A longer file is not the one that this run wrote.
+        if partial_length < MIN_RESUMABLE || size.is_none_or(|size| partial_length > size) {
             return Ok(());
         }
         let path = self.store_path();
@@ -174,48 +190,62 @@ impl StorageDestination<'_> {
             path: &path,
             origin: 0,
         };
-        let told = self.standing.have.clone();
-        let mut all = prove(told, length, algorithm, source, &mut destination).await?;
-        if all != self.standing.have {
-            leave_end(&mut all, size);
-            self.standing.have.extend(&all);
+        let reported = self.state.safe.clone();
+        let mut proved = prove_blocks(
+            reported,
+            partial_length,
+            algorithm,
+            source,
+            &mut destination,
+        )
+        .await?;
+        if proved != self.state.safe {
+            exclude_tail(&mut proved, size);
+            self.state.safe.extend(&proved);
         }
         Ok(())
     }
 
-    async fn leftover(
+    async fn usable_leftover(
         &self,
         ctx: &BatchContext,
         identity: &CopyIdentity,
-        (length, journal): (Option<u64>, Option<&std::path::Path>),
-        (source, sums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
+        (partial_length, journal): (Option<u64>, Option<&std::path::Path>),
+        (source, checksums): (&mut ChecksumEndpoint<'_>, &AvailableChecksums),
         session: &mut dyn Storage,
     ) -> Result<RangeSet, CopyFailure> {
-        let Some(length) = length else {
+        let Some(partial_length) = partial_length else {
             return Ok(RangeSet::new());
         };
         let path = self.store_path();
         let leftover = PartialLeftover {
             identity,
-            length,
+            length: partial_length,
             journal,
-            shown: &self.shown,
-            judged: self.has_sum,
+            display_name: &self.display_name,
+            has_checksum: self.has_checksum,
         };
-        let own = self.sums(session).await?;
+        let destination_checksums = self.available_checksums(session).await?;
         let mut destination = ChecksumEndpoint::Named {
             storage: session,
             path: &path,
             origin: 0,
         };
-        let mut safe = usable(ctx, &leftover, &[sums, &own], source, &mut destination).await?;
-        leave_end(&mut safe, identity.copy_length());
+        let mut safe = usable_ranges(
+            ctx,
+            &leftover,
+            &[checksums, &destination_checksums],
+            source,
+            &mut destination,
+        )
+        .await?;
+        exclude_tail(&mut safe, identity.copy_length());
         Ok(safe)
     }
 
-    /// Length of what is there under the partial name, if anything is.
+    /// Length of the partial file, if it exists and is not empty.
     async fn partial_length(&self, session: &mut dyn Storage) -> Result<Option<u64>, CopyFailure> {
-        let there = facts(session, &self.store_path()).await?;
-        Ok(there.and_then(|facts| facts.size).filter(|n| *n > 0))
+        let facts = remote_file_facts(session, &self.store_path()).await?;
+        Ok(facts.and_then(|facts| facts.size).filter(|n| *n > 0))
     }
 }

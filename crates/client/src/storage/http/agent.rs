@@ -1,4 +1,4 @@
-//! The HTTP/1.1 client: ureq's dialogue over this house's own connections.
+//! The HTTP/1.1 client: ureq's protocol code over connections of `data::dialer`.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,33 +14,38 @@ use ureq::{Agent, Error, Proxy, ProxyProtocol};
 
 use crate::{CopyFailure, Exit};
 
-/// Bytes that are received, or sent, at a time.
-const STEP: usize = 256 << 10;
-/// Longest header of a reply, bytes.
-const LONGEST_HEADER: usize = 64 << 10;
+/// Size of the receive and send buffers, bytes.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Longest header of a response, bytes.
+const MAX_RESPONSE_HEADER: usize = 64 << 10;
 
-/// A client whose connections, one at a time, `dialer` makes.
+/// A client whose connections are made by `dialer`, one at a time.
 ///
 /// # Errors
-/// `Unreachable`: no certificate authority is known, or the proxy of the environment is none.
-pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
+/// `Unreachable` if no certificate authority is known. `Usage` if the environment names an invalid
+/// proxy.
+pub(super) fn new_agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFailure> {
     let mut tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()));
     if secure {
-        tls = tls.root_certs(RootCerts::Specific(Arc::clone(authorities()?)));
+        tls = tls.root_certs(RootCerts::Specific(Arc::clone(certificate_authorities()?)));
     }
     let config = Agent::config_builder()
         .tls_config(tls.build())
-        .proxy(proxy(secure)?)
+        .proxy(environment_proxy(secure)?)
+        // Statuses are mapped to failures with a text of their own.
         .http_status_as_error(false)
+        // Redirects are followed here, because the login must not go to another origin.
         .max_redirects(0)
         .allow_non_standard_methods(true)
-        .max_response_header_size(LONGEST_HEADER)
-        .input_buffer_size(STEP)
-        .output_buffer_size(STEP)
+        .max_response_header_size(MAX_RESPONSE_HEADER)
+        .input_buffer_size(BUFFER_BYTES)
+        .output_buffer_size(BUFFER_BYTES)
+        // One client per stream: its connection carries one request at a time.
         .max_idle_connections(1)
         .max_idle_connections_per_host(1)
+        // Compressed bodies would have other lengths, ranges and checksums.
         .accept_encoding("identity")
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .build();
@@ -55,68 +60,75 @@ pub(super) fn agent(dialer: &Arc<Dialer>, secure: bool) -> Result<Agent, CopyFai
     ))
 }
 
-/// The system's certificate authorities, or those of SSL_CERT_FILE and SSL_CERT_DIR.
-fn authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
+/// The certificate authorities of the system, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+fn certificate_authorities() -> Result<&'static Arc<Vec<Certificate<'static>>>, CopyFailure> {
     static KNOWN: OnceLock<Arc<Vec<Certificate<'static>>>> = OnceLock::new();
-    let known = KNOWN.get_or_init(|| {
-        let found = rustls_native_certs::load_native_certs();
-        for error in &found.errors {
+    let certificates = KNOWN.get_or_init(|| {
+        let loaded = rustls_native_certs::load_native_certs();
+        for error in &loaded.errors {
             tracing::debug!(%error, "certificate authorities");
         }
-        let own = found
+        let owned = loaded
             .certs
             .iter()
             .map(|der| Certificate::from_der(der).to_owned());
-        Arc::new(own.collect())
+        Arc::new(owned.collect())
     });
-    match known.is_empty() {
-        false => Ok(known),
+    match certificates.is_empty() {
+        false => Ok(certificates),
         true => Err(CopyFailure::new(
             Exit::Unreachable,
-            "this machine knows no certificate authority to check https: servers with: install \
-             ca-certificates, or name a file of them in SSL_CERT_FILE",
+            "this machine has no certificate authorities to verify https: servers: install \
+             ca-certificates, or set SSL_CERT_FILE",
         )),
     }
 }
 
-/// The proxy that the environment names for a scheme, as curl and wget read it. HTTP_PROXY in upper
-/// case is left alone: a web server makes it of a request's header.
-fn proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
+/// The proxy that the environment names for a scheme, with the same variables as curl and wget.
+/// HTTP_PROXY in upper case is ignored: in a CGI process it holds a header of the request
+/// (CVE-2016-5385, "httpoxy").
+fn environment_proxy(secure: bool) -> Result<Option<Proxy>, CopyFailure> {
     let names: &[&str] = match secure {
         true => &["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"],
         false => &["http_proxy", "all_proxy", "ALL_PROXY"],
     };
-    let set = |name: &&str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    let Some(text) = names.iter().find_map(set) else {
+    let env_var = |name: &&str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let Some(text) = names.iter().find_map(env_var) else {
         return Ok(None);
     };
-    let wrong = |_| {
+    let invalid = |_| {
         CopyFailure::new(
             Exit::Usage,
-            format!("{} names no HTTP proxy: write http://host:port", names[0]),
+            format!(
+                "{} is not an HTTP proxy URL: write http://host:port",
+                names[0]
+            ),
         )
     };
-    let named = Proxy::new(&text).map_err(wrong)?;
-    if !matches!(named.protocol(), ProxyProtocol::Http | ProxyProtocol::Https) {
-        return Err(wrong(Error::InvalidProxyUrl));
+    let parsed = Proxy::new(&text).map_err(invalid)?;
+    if !matches!(
+        parsed.protocol(),
+        ProxyProtocol::Http | ProxyProtocol::Https
+    ) {
+        return Err(invalid(Error::InvalidProxyUrl));
     }
-    let mut proxy = Proxy::builder(named.protocol())
-        .host(named.host())
-        .port(named.port());
-    if let Some(user) = named.username() {
+    let mut proxy = Proxy::builder(parsed.protocol())
+        .host(parsed.host())
+        .port(parsed.port());
+    if let Some(user) = parsed.username() {
         proxy = proxy.username(user);
     }
-    if let Some(password) = named.password() {
+    if let Some(password) = parsed.password() {
         proxy = proxy.password(password);
     }
-    let without = ["no_proxy", "NO_PROXY"].iter().find_map(set);
-    for host in without.iter().flat_map(|hosts| hosts.split(',')) {
+    let excluded = ["no_proxy", "NO_PROXY"].iter().find_map(env_var);
+    for host in excluded.iter().flat_map(|hosts| hosts.split(',')) {
         proxy = proxy.no_proxy(host.trim());
     }
-    proxy.build().map(Some).map_err(wrong)
+    proxy.build().map(Some).map_err(invalid)
 }
 
-/// Connects by the dialer.
+/// Opens connections with the dialer.
 #[derive(Debug)]
 struct DialerConnector(Arc<Dialer>);
 
@@ -128,6 +140,7 @@ impl<In: Transport> Connector<In> for DialerConnector {
         details: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
+        // The proxy connector before this one has already connected.
         if let Some(tunnel) = chained {
             return Ok(Some(Either::A(tunnel)));
         }
@@ -144,7 +157,7 @@ impl<In: Transport> Connector<In> for DialerConnector {
     }
 }
 
-/// A connection and its buffers.
+/// A connection of the dialer with its buffers.
 struct DialerTransport {
     connection: DialedConnection,
     buffers: LazyBuffers,
@@ -169,7 +182,8 @@ impl Transport for DialerTransport {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        // The one that is set is the wait for 100 (RFC 9110 §10.1.1); silence is the dialer's.
+        // The only timeout that is set is the wait for 100 Continue (RFC 9110 section 10.1.1). The
+        // dialer itself detects stalls.
         if let Some(limit) = timeout.not_zero()
             && !self.connection.has_input(*limit)
         {

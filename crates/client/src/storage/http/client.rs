@@ -1,4 +1,5 @@
-//! One request at a time, over one connection that is kept: redirects, logins, bounds.
+//! Sends one request at a time over one persistent connection. Handles redirects, logins and size
+//! limits.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,22 +17,22 @@ use crate::credentials::Credential;
 use crate::{CopyFailure, Exit};
 
 /// Most redirects of one request.
-const MOST_REDIRECTS: usize = 10;
-/// Bytes of a body that nobody wants, read so that the connection can be kept.
-const MOST_SKIPPED: u64 = 64 << 10;
+const MAX_REDIRECTS: usize = 10;
+/// Longest unwanted response body that is read so that the connection can be reused, bytes.
+const MAX_DISCARDED_BODY: u64 = 64 << 10;
 
-/// Who is asked first, and with which login.
+/// The server that is asked first, with the login for it.
 #[derive(Clone)]
 pub(super) struct HttpOrigin {
-    /// The root of the server.
-    pub(super) target: HttpUrl,
-    /// Authorization, for this origin only.
-    login: Option<HeaderValue>,
+    /// URL of the server's root.
+    pub(super) root_url: HttpUrl,
+    /// Value of the Authorization header, sent to this origin only.
+    authorization: Option<HeaderValue>,
 }
 
 impl std::fmt::Debug for HttpOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.target.fmt(f)
+        self.root_url.fmt(f)
     }
 }
 
@@ -39,7 +40,7 @@ impl HttpOrigin {
     /// A server and its user.
     ///
     /// # Errors
-    /// `Usage`: the credential cannot be told over HTTP.
+    /// `Usage`: the credential cannot be expressed in HTTP.
     pub(super) fn new(target: HttpUrl, credential: &Credential) -> Result<Self, CopyFailure> {
         let text = match credential {
             Credential::Anonymous => None,
@@ -55,14 +56,14 @@ impl HttpOrigin {
                 Some(format!("Bearer {}", String::from_utf8_lossy(&token.0)))
             }
             Credential::Certificate { .. } => {
-                let message =
-                    "logins with a certificate are not spoken over https: by this version";
+                let message = "this version does not support certificate logins over https:";
                 return Err(CopyFailure::new(Exit::Usage, message));
             }
         };
         let login = match text.map(|text| HeaderValue::from_str(&text)) {
             None => None,
             Some(Ok(mut value)) => {
+                // Keeps the password out of ureq's debug log.
                 value.set_sensitive(true);
                 Some(value)
             }
@@ -71,37 +72,40 @@ impl HttpOrigin {
                 return Err(CopyFailure::new(Exit::Usage, message));
             }
         };
-        Ok(Self { target, login })
+        Ok(Self {
+            root_url: target,
+            authorization: login,
+        })
     }
 }
 
 /// A request.
 pub(super) struct HttpRequest<'a> {
-    /// `GET`
+    /// Method, for example `GET`.
     pub(super) method: &'a str,
-    /// Of this.
-    pub(super) target: &'a HttpUrl,
-    /// Further fields.
-    pub(super) fields: &'a [(&'a str, String)],
-    /// `read http://host/f`, for messages.
-    pub(super) doing: &'a str,
+    /// URL.
+    pub(super) url: &'a HttpUrl,
+    /// Additional headers.
+    pub(super) headers: &'a [(&'a str, String)],
+    /// The operation for messages, for example `read http://host/f`.
+    pub(super) action: &'a str,
 }
 
-/// A body to be sent.
+/// Body of a request.
 pub(super) enum HttpRequestBody<'b> {
-    /// None.
+    /// No body.
     Empty,
     /// This text.
     Text(&'static str),
-    /// As many bytes as are named among the fields, or in chunks.
+    /// As many bytes as the Content-Length header says, or chunked without one.
     Bytes(&'b mut dyn Read),
 }
 
-/// An answer whose body is still to come.
+/// A response whose body has not been read yet.
 pub(super) struct HttpResponse {
     response: Response<Body>,
-    /// Who gave it, after redirects.
-    pub(super) target: HttpUrl,
+    /// URL that sent the response, after redirects.
+    pub(super) url: HttpUrl,
 }
 
 impl HttpResponse {
@@ -109,19 +113,19 @@ impl HttpResponse {
         self.response.status().as_u16()
     }
 
-    /// A field by its lower-case name, the first of several; `None` also where it is no text.
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    /// A header by its lower-case name, the first of several. `None` also if it is not text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
         let value = self.response.headers().get(name)?;
         value.to_str().ok().map(str::trim)
     }
 
-    /// All fields that are text, lower-case names.
-    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// All headers that are text, with lower-case names.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.response.headers().iter();
         fields.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)))
     }
 
-    /// The body, as it comes.
+    /// The body as a stream.
     pub(super) fn into_body(self) -> impl Read + Send + 'static {
         self.response
             .into_body()
@@ -130,114 +134,129 @@ impl HttpResponse {
             .reader()
     }
 
-    /// Reads what nobody wants, if it is little: the connection is kept then.
-    pub(super) fn skip(self) {
-        let mut rest = self.into_body().take(MOST_SKIPPED);
+    /// Reads and discards a short body, so that the connection can be reused.
+    pub(super) fn discard_body(self) {
+        let mut rest = self.into_body().take(MAX_DISCARDED_BODY);
         let _ = std::io::copy(&mut rest, &mut std::io::sink());
     }
 }
 
-/// Asks one thing after the other.
+/// Sends one request after the other.
 #[derive(Debug)]
 pub(super) struct HttpClient {
-    home: HttpOrigin,
+    origin: HttpOrigin,
     pub(super) dialer: Arc<Dialer>,
-    /// For `http:` and for `https:`, once needed.
+    /// Agents for `http:` and `https:`, created on first use.
     agents: [Option<Agent>; 2],
 }
 
 impl HttpClient {
+    /// A client for one server.
+    ///
     /// # Errors
     /// `Local`: no descriptor is left.
-    pub(super) fn new(home: &HttpOrigin, settings: &TransferSettings) -> Result<Self, CopyFailure> {
+    pub(super) fn new(
+        origin: &HttpOrigin,
+        settings: &TransferSettings,
+    ) -> Result<Self, CopyFailure> {
         let dialer = Dialer::new(settings);
         let dialer = dialer.map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         Ok(Self {
-            home: home.clone(),
+            origin: origin.clone(),
             dialer,
             agents: [None, None],
         })
     }
 
-    /// Asks, and follows where the server leads; any status that is no redirect is an answer. A body is
-    /// not sent a second time.
+    /// Sends a request and follows redirects. Any status that is not a redirect is returned. A
+    /// request with a body is not sent a second time.
     ///
     /// # Errors
-    /// By their class; transient where a connection was lost.
-    pub(super) fn ask(
+    /// Failures by class. Transient if a connection was lost.
+    pub(super) fn send(
         &mut self,
-        ask: &HttpRequest<'_>,
-        mut payload: HttpRequestBody<'_>,
+        request: &HttpRequest<'_>,
+        mut body_source: HttpRequestBody<'_>,
     ) -> Result<HttpResponse, CopyFailure> {
-        let mut target = ask.target.clone();
-        for _ in 0..=MOST_REDIRECTS {
-            let sent = match &mut payload {
-                HttpRequestBody::Empty => self.run(ask, &target, ()),
-                HttpRequestBody::Text(text) => self.run(ask, &target, *text),
+        let mut target = request.url.clone();
+        // Bounded, because redirects may form a loop.
+        for _ in 0..=MAX_REDIRECTS {
+            let result = match &mut body_source {
+                HttpRequestBody::Empty => self.send_once(request, &target, ()),
+                HttpRequestBody::Text(text) => self.send_once(request, &target, *text),
                 HttpRequestBody::Bytes(bytes) => {
-                    self.run(ask, &target, SendBody::from_reader(*bytes))
+                    self.send_once(request, &target, SendBody::from_reader(*bytes))
                 }
             };
-            let response = sent?;
+            let response = result?;
             let status = response.status().as_u16();
-            let reply = HttpResponse { response, target };
+            let reply = HttpResponse {
+                response,
+                url: target,
+            };
+            // RFC 9110 section 15.4. 300 offers a choice and 304 is an answer to a condition.
             let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
-            let Some(location) = reply.field("location").filter(|_| is_redirect) else {
+            let Some(location) = reply.header("location").filter(|_| is_redirect) else {
                 return Ok(reply);
             };
-            if !matches!(payload, HttpRequestBody::Empty) {
+            if !matches!(body_source, HttpRequestBody::Empty) {
                 let message = format!(
-                    "cannot {}: the server leads elsewhere; write to that URL directly (HTTP {status})",
-                    ask.doing
+                    "cannot {}: the server redirects the request; write to the new URL directly (HTTP {status})",
+                    request.action
                 );
                 return Err(CopyFailure::new(Exit::Protocol, message));
             }
-            let next = reply.target.resolve_redirect(location).map_err(|error| {
+            let next_url = reply.url.resolve_redirect(location).map_err(|error| {
                 let message = format!(
-                    "cannot {}: the server leads elsewhere, but {error}",
-                    ask.doing
+                    "cannot {}: the server redirects the request, but {error}",
+                    request.action
                 );
                 CopyFailure::new(Exit::Protocol, message)
             })?;
-            reply.skip();
-            target = next;
+            reply.discard_body();
+            target = next_url;
         }
-        let message = format!("cannot {}: the server leads in circles", ask.doing);
+        let message = format!("cannot {}: too many redirects", request.action);
         Err(CopyFailure::new(Exit::Protocol, message))
     }
 
-    fn run(
+    fn send_once(
         &mut self,
-        ask: &HttpRequest<'_>,
+        request: &HttpRequest<'_>,
         to: &HttpUrl,
         body: impl ureq::AsSendBody,
     ) -> Result<Response<Body>, CopyFailure> {
-        let mut request = Request::builder().method(ask.method).uri(to.uri());
-        for (name, value) in ask.fields {
-            request = request.header(*name, value);
+        let mut message = Request::builder().method(request.method).uri(to.uri());
+        for (name, value) in request.headers {
+            message = message.header(*name, value);
         }
-        if let Some(login) = &self.home.login
-            && to.is_same_origin(&self.home.target)
+        // Never to the target of a redirect: another server must not learn the password.
+        if let Some(login) = &self.origin.authorization
+            && to.is_same_origin(&self.origin.root_url)
         {
-            request = request.header("authorization", login);
+            message = message.header("authorization", login);
         }
-        let request = request.body(body).map_err(|_| {
-            let message = format!("cannot {}: it cannot be told over HTTP", ask.doing);
-            CopyFailure::new(Exit::Usage, message)
+        let message = message.body(body).map_err(|_| {
+            let text = format!(
+                "cannot {}: HTTP cannot express this request",
+                request.action
+            );
+            CopyFailure::new(Exit::Usage, text)
         })?;
         let agent = self.agent(to.secure)?;
-        let answered = agent.run(request);
-        answered.map_err(|error| {
-            let own = self.dialer.take_failure();
-            errors::of_error(ask.doing, &error, own.as_ref())
+        let result = agent.run(message);
+        result.map_err(|error| {
+            let dialer_error = self.dialer.take_failure();
+            errors::request_failure(request.action, &error, dialer_error.as_ref())
         })
     }
 
     fn agent(&mut self, secure: bool) -> Result<Agent, CopyFailure> {
-        let kept = &mut self.agents[usize::from(secure)];
-        match kept {
+        // Separate agents, because the environment may name different proxies.
+        let slot = &mut self.agents[usize::from(secure)];
+        match slot {
             Some(agent) => Ok(agent.clone()),
-            None => Ok(kept.insert(agent::agent(&self.dialer, secure)?).clone()),
+            None => Ok(slot.insert(agent::new_agent(&self.dialer, secure)?).clone()),
         }
     }
 }

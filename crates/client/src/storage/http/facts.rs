@@ -1,4 +1,4 @@
-//! Facts of a file that an answer tells.
+//! Facts of a file as reported in a response.
 
 use proto::checksum::ChecksumAlgorithm;
 use proto::http::content_range::{ContentRange, parse_number};
@@ -9,49 +9,53 @@ use proto::listing::{EntryKind, ListedEntry};
 
 use super::client::HttpResponse;
 
-/// A file as it was when it was last looked at.
+/// Facts of a file when they were last read.
 #[derive(Debug, Clone)]
 pub(super) struct HttpFileFacts {
-    /// Where redirects led.
-    pub(super) target: HttpUrl,
+    /// URL after redirects.
+    pub(super) url: HttpUrl,
     pub(super) size: Option<u64>,
-    /// Strong entity tag, as told.
+    /// Strong entity tag as sent by the server.
     pub(super) etag: Option<String>,
-    /// Last-Modified, as told.
+    /// Last-Modified as sent by the server.
     pub(super) modified: Option<String>,
-    /// Parts can be asked for.
-    pub(super) ranges: bool,
-    /// Checksums of the whole, lower-case hex.
-    pub(super) sums: Vec<(ChecksumAlgorithm, String)>,
+    /// The server accepts range requests.
+    pub(super) accepts_ranges: bool,
+    /// Checksums of the whole file, lower-case hex.
+    pub(super) checksums: Vec<(ChecksumAlgorithm, String)>,
 }
 
 impl HttpFileFacts {
-    /// Of an answer to HEAD, or to GET of the first byte.
-    pub(super) fn of(reply: &HttpResponse) -> Self {
-        let partial = reply.status() == 206;
-        let told = reply.field("content-range").and_then(ContentRange::parse);
+    /// From a response to HEAD, or to GET of the first byte.
+    pub(super) fn from_response(response: &HttpResponse) -> Self {
+        let partial = response.status() == 206;
+        let content_range = response
+            .header("content-range")
+            .and_then(ContentRange::parse);
+        // Content-Length of a 206 is the length of the range, not of the file.
         let size = match partial {
-            true => told.and_then(|told| told.complete_length),
-            false => reply.field("content-length").and_then(parse_number),
+            true => content_range.and_then(|content_range| content_range.complete_length),
+            false => response.header("content-length").and_then(parse_number),
         };
-        let accepts = reply.field("accept-ranges");
-        let text = |name: &str| reply.field(name).map(str::to_owned);
+        let accepts = response.header("accept-ranges");
+        let text = |name: &str| response.header(name).map(str::to_owned);
         Self {
-            target: reply.target.clone(),
+            url: response.url.clone(),
             size,
+            // A weak tag does not guarantee equal bytes (RFC 9110 section 8.8.3).
             etag: text("etag").filter(|etag| is_strong_etag(etag)),
-            modified: text("last-modified").filter(|told| date::parse(told).is_some()),
-            ranges: partial || accepts.is_some_and(|how| how.eq_ignore_ascii_case("bytes")),
-            sums: digest::checksums_from_fields(reply.fields(), partial),
+            modified: text("last-modified").filter(|value| date::parse(value).is_some()),
+            accepts_ranges: partial || accepts.is_some_and(|how| how.eq_ignore_ascii_case("bytes")),
+            checksums: digest::checksums_from_fields(response.headers(), partial),
         }
     }
 
-    /// Whether an answer is about the same bytes, as far as it tells.
-    pub(super) fn is_same(&self, reply: &HttpResponse) -> bool {
-        match (&self.etag, reply.field("etag")) {
-            (Some(known), Some(told)) => known == told,
-            _ => match (&self.modified, reply.field("last-modified")) {
-                (Some(known), Some(told)) => known == told,
+    /// Whether a response describes the same bytes, as far as it says.
+    pub(super) fn matches(&self, response: &HttpResponse) -> bool {
+        match (&self.etag, response.header("etag")) {
+            (Some(known), Some(value)) => known == value,
+            _ => match (&self.modified, response.header("last-modified")) {
+                (Some(known), Some(value)) => known == value,
                 _ => true,
             },
         }

@@ -1,4 +1,4 @@
-//! Looking at a path: HEAD of one file or directory, PROPFIND of what a directory holds.
+//! Facts of a path: HEAD for one file or directory, PROPFIND for the entries of a directory.
 
 use std::io::Read as _;
 
@@ -12,111 +12,113 @@ use super::errors;
 use super::facts::HttpFileFacts;
 use crate::{CopyFailure, Exit};
 
-/// HEAD; where that is refused or tells too little, GET of the first byte; where that is, too, and it may be a directory,
-/// PROPFIND.
-pub(super) fn look(
-    caller: &mut HttpClient,
-    named: &HttpUrl,
+/// Sends HEAD. If that is refused or says too little, sends GET for the first byte. If that fails
+/// too and the path may be a directory, sends PROPFIND.
+pub(super) fn stat_resource(
+    client: &mut HttpClient,
+    url: &HttpUrl,
     directory: &HttpUrl,
 ) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
-    let doing = format!("read {named}");
-    let mut fields = vec![
+    let action = format!("read {url}");
+    let mut headers = vec![
         ("want-repr-digest", digest::WANT_REPR_DIGEST.to_owned()),
         ("want-digest", digest::WANT_DIGEST.to_owned()),
     ];
-    let ask = |method, fields: &[(&str, String)], caller: &mut HttpClient| {
-        let ask = HttpRequest {
+    let send = |method, headers: &[(&str, String)], client: &mut HttpClient| {
+        let request = HttpRequest {
             method,
-            target: named,
-            fields,
-            doing: &doing,
+            url,
+            headers,
+            action: &action,
         };
-        caller.ask(&ask, HttpRequestBody::Empty)
+        client.send(&request, HttpRequestBody::Empty)
     };
-    let mut reply = ask("HEAD", &fields, caller)?;
-    // Of an empty file Apache tells no length here.
-    let is_silent = reply.status() == 200
-        && reply.field("content-length").is_none()
-        && reply.field("accept-ranges").is_some();
-    if (is_silent || matches!(reply.status(), 400 | 403 | 405 | 501)) && !named.has_trailing_slash()
+    let mut response = send("HEAD", &headers, client)?;
+    // Apache sends no length in response to HEAD of an empty file.
+    let lacks_length = response.status() == 200
+        && response.header("content-length").is_none()
+        && response.header("accept-ranges").is_some();
+    if (lacks_length || matches!(response.status(), 400 | 403 | 405 | 501))
+        && !url.has_trailing_slash()
     {
-        fields.push(("range", "bytes=0-0".to_owned()));
-        reply.skip();
-        reply = ask("GET", &fields, caller)?;
+        headers.push(("range", "bytes=0-0".to_owned()));
+        response.discard_body();
+        response = send("GET", &headers, client)?;
         // An empty file has no first byte.
-        if reply.status() == 416 {
-            fields.pop();
-            reply = ask("GET", &fields, caller)?;
+        if response.status() == 416 {
+            headers.pop();
+            response = send("GET", &headers, client)?;
         }
     }
-    let is_directory = named.has_trailing_slash() || reply.target.has_trailing_slash();
-    match reply.status() {
+    let is_directory = url.has_trailing_slash() || response.url.has_trailing_slash();
+    match response.status() {
         200 | 204 | 206 => {
-            let seen = HttpFileFacts::of(&reply);
-            reply.skip();
+            let facts = HttpFileFacts::from_response(&response);
+            response.discard_body();
             let kind = if is_directory {
                 EntryKind::Dir
             } else {
                 EntryKind::File
             };
-            Ok((seen, kind))
+            Ok((facts, kind))
         }
+        // Servers without directory indexes refuse HEAD, but WebDAV still knows the directory.
         403..=405 if is_directory => {
-            let failure = errors::of_status(&doing, &reply);
-            let seen = HttpFileFacts::of(&reply);
-            reply.skip();
-            match propfind(caller, directory, "0") {
-                Ok(_) => Ok((seen, EntryKind::Dir)),
+            let failure = errors::status_failure(&action, &response);
+            let facts = HttpFileFacts::from_response(&response);
+            response.discard_body();
+            match propfind(client, directory, "0") {
+                Ok(_) => Ok((facts, EntryKind::Dir)),
                 Err(_) => Err(failure),
             }
         }
-        _ => Err(errors::of_status(&doing, &reply)),
+        _ => Err(errors::status_failure(&action, &response)),
     }
 }
 
-/// The resources that a WebDAV server tells of a collection.
+/// The resources in a WebDAV collection.
 pub(super) fn propfind(
-    caller: &mut HttpClient,
+    client: &mut HttpClient,
     target: &HttpUrl,
     depth: &str,
 ) -> Result<Vec<multistatus::DavResource>, CopyFailure> {
-    let doing = format!("list {target}");
-    let ask = HttpRequest {
+    let action = format!("list {target}");
+    let request = HttpRequest {
         method: "PROPFIND",
-        target,
-        fields: &[
+        url: target,
+        headers: &[
             ("depth", depth.to_owned()),
             ("content-type", "application/xml; charset=utf-8".to_owned()),
         ],
-        doing: &doing,
+        action: &action,
     };
-    let reply = caller.ask(&ask, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
-    match reply.status() {
+    let response = client.send(&request, HttpRequestBody::Text(multistatus::PROPFIND_BODY))?;
+    match response.status() {
         207 => {}
         200..=299 | 405 | 501 => {
             return Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
-                    "cannot {doing}: the server is no WebDAV server, and HTTP has no other way to list a \
+                    "cannot {action}: the server is not a WebDAV server, and HTTP has no other way to list a \
                      directory; name each file"
                 ),
             ));
         }
-        _ => return Err(errors::of_status(&doing, &reply)),
+        _ => return Err(errors::status_failure(&action, &response)),
     }
     let mut body = Vec::new();
-    reply
+    response
         .into_body()
         .take(MAX_BODY as u64 + 1)
         .read_to_end(&mut body)
         .map_err(|e| {
-            let own = caller.dialer.take_failure();
-            errors::of_error(&doing, &ureq::Error::Io(e), own.as_ref())
+            let dialer_error = client.dialer.take_failure();
+            errors::request_failure(&action, &ureq::Error::Io(e), dialer_error.as_ref())
         })?;
     multistatus::parse(&body).map_err(|error| {
         CopyFailure::new(
             Exit::Protocol,
-            format!("cannot {doing}: of the server's answer, {error}"),
+            format!("cannot {action}: in the server's response, {error}"),
         )
     })
 }

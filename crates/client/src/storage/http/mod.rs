@@ -1,7 +1,6 @@
 //! HTTP servers as storages: files by ranges (RFC 9110), and what WebDAV adds (RFC 4918).
 //!
-//! A request blocks its thread; the runtime never does. Dropping a future ends the waits of its
-//! thread.
+//! A request blocks its thread, never the runtime. Dropping a future ends the waits of its thread.
 
 mod agent;
 mod client;
@@ -38,34 +37,34 @@ use crate::transfer::{TransferAttempt, TransferSpec};
 use crate::{CopyFailure, Exit};
 use client::{HttpClient, HttpOrigin, HttpRequest, HttpRequestBody};
 use facts::HttpFileFacts;
-use lookup::{look, propfind};
-use ranges::{HttpFile, receive};
+use lookup::{propfind, stat_resource};
+use ranges::{HttpFile, receive_file};
 
-/// Connections that are kept for the next file.
-const MOST_KEPT: usize = 64;
+/// Most idle connections that are kept for the next file.
+const MAX_IDLE_CLIENTS: usize = 64;
 
-/// An HTTP server, and the requests that are made of it.
+/// A session with an HTTP server.
 #[derive(Debug)]
 pub(crate) struct HttpStorage {
     name: String,
-    home: HttpOrigin,
+    origin: HttpOrigin,
     settings: TransferSettings,
-    /// Away while a request is made.
-    caller: Option<HttpClient>,
-    /// Of the streams of earlier files.
-    kept: Vec<HttpClient>,
-    /// The file that was looked at last.
-    seen: Option<(Vec<u8>, HttpFileFacts)>,
-    /// Learned of the last connection.
+    /// `None` while a request runs.
+    client: Option<HttpClient>,
+    /// Clients from the streams of earlier files.
+    idle_clients: Vec<HttpClient>,
+    /// Path and facts of the last file that was examined.
+    last_facts: Option<(Vec<u8>, HttpFileFacts)>,
+    /// Round-trip time of the last connection.
     rtt: Duration,
 }
 
 impl HttpStorage {
-    /// A session with a server; nothing is asked of it yet. `target` is any URL of the server, with the
+    /// A session with a server; no request is sent yet. `target` is any URL of the server, with the
     /// query that goes with every request.
     ///
     /// # Errors
-    /// `Usage`: the credential cannot be told over HTTP.
+    /// `Usage`: the credential cannot be expressed in HTTP.
     pub(crate) fn new(
         target: &HttpUrl,
         credential: &Credential,
@@ -78,108 +77,109 @@ impl HttpStorage {
         settings.options.stall = timeout;
         Ok(Self {
             name: target.authority(),
-            home: HttpOrigin::new(target.with_path(b"/"), credential)?,
+            origin: HttpOrigin::new(target.with_path(b"/"), credential)?,
             settings,
-            caller: None,
-            kept: Vec::new(),
-            seen: None,
+            client: None,
+            idle_clients: Vec::new(),
+            last_facts: None,
             rtt: Duration::ZERO,
         })
     }
 
-    fn at(&self, path: &[u8]) -> HttpUrl {
-        self.home.target.with_path(path)
+    fn url_for(&self, path: &[u8]) -> HttpUrl {
+        self.origin.root_url.with_path(path)
     }
 
-    /// The same as a directory.
-    fn directory(&self, path: &[u8]) -> HttpUrl {
+    /// The URL of a path as a directory, with a trailing slash.
+    fn directory_url(&self, path: &[u8]) -> HttpUrl {
         match path.last() {
-            Some(b'/') => self.at(path),
-            _ => self.at(&[path, b"/"].concat()),
+            Some(b'/') => self.url_for(path),
+            _ => self.url_for(&[path, b"/"].concat()),
         }
     }
 
-    /// Makes requests in a thread of their own.
+    /// Runs requests on a thread for blocking calls.
     async fn blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut HttpClient) -> Result<T, CopyFailure> + Send + 'static,
     ) -> Result<T, CopyFailure> {
-        let mut caller = match self.caller.take() {
-            Some(caller) => caller,
-            None => HttpClient::new(&self.home, &self.settings)?,
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => HttpClient::new(&self.origin, &self.settings)?,
         };
-        let mut guard = StopDialerOnDrop(Some(Arc::clone(&caller.dialer)));
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work(&mut caller);
-            (caller, done)
+        // The thread cannot be cancelled, but its socket waits can be ended.
+        let mut guard = StopDialerOnDrop(Some(Arc::clone(&client.dialer)));
+        let result = tokio::task::spawn_blocking(move || {
+            let result = work(&mut client);
+            (client, result)
         });
-        let (caller, done) = done
+        let (client, result) = result
             .await
             .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         guard.0 = None;
-        self.rtt = caller.dialer.rtt().unwrap_or(self.rtt);
-        self.caller = Some(caller);
-        done
+        self.rtt = client.dialer.rtt().unwrap_or(self.rtt);
+        self.client = Some(client);
+        result
     }
 
-    /// One request without a body, whose answer must be a success.
-    async fn order(
+    /// Sends one request without a body, which must succeed.
+    async fn send_command(
         &mut self,
         method: &'static str,
         target: HttpUrl,
-        fields: Vec<(&'static str, String)>,
-        what: &str,
+        headers: Vec<(&'static str, String)>,
+        verb: &str,
     ) -> Result<u16, (u16, CopyFailure)> {
-        let doing = format!("{what} {target}");
-        self.seen = None;
-        let done = self.blocking(move |caller| {
-            let ask = HttpRequest {
+        let action = format!("{verb} {target}");
+        self.last_facts = None;
+        let result = self.blocking(move |client| {
+            let request = HttpRequest {
                 method,
-                target: &target,
-                fields: &fields,
-                doing: &doing,
+                url: &target,
+                headers: &headers,
+                action: &action,
             };
-            let reply = caller.ask(&ask, HttpRequestBody::Empty)?;
-            let status = reply.status();
-            let failure = errors::of_status(&doing, &reply);
-            reply.skip();
+            let response = client.send(&request, HttpRequestBody::Empty)?;
+            let status = response.status();
+            let failure = errors::status_failure(&action, &response);
+            response.discard_body();
             Ok(match status {
                 200 | 201 | 204 => Ok(status),
                 _ => Err((status, failure)),
             })
         });
-        done.await.map_err(|failure| (0, failure))?
+        result.await.map_err(|failure| (0, failure))?
     }
 
-    /// Looks at a file or directory.
-    async fn look(&mut self, path: &[u8]) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
-        let named = self.at(path);
-        let directory = self.directory(path);
-        let (seen, kind) = self
-            .blocking(move |caller| look(caller, &named, &directory))
+    /// Facts of a file or directory.
+    async fn stat_path(&mut self, path: &[u8]) -> Result<(HttpFileFacts, EntryKind), CopyFailure> {
+        let url = self.url_for(path);
+        let directory = self.directory_url(path);
+        let (facts, kind) = self
+            .blocking(move |client| stat_resource(client, &url, &directory))
             .await?;
-        self.seen = (kind == EntryKind::File).then(|| (path.to_vec(), seen.clone()));
-        Ok((seen, kind))
+        self.last_facts = (kind == EntryKind::File).then(|| (path.to_vec(), facts.clone()));
+        Ok((facts, kind))
     }
 
-    /// Facts of a file: those seen before, else those of now.
-    async fn known(&mut self, path: &[u8]) -> Result<HttpFileFacts, CopyFailure> {
-        if let Some((at, seen)) = &self.seen
+    /// Facts of a file: the last ones if they are of the same path, otherwise current ones.
+    async fn file_facts(&mut self, path: &[u8]) -> Result<HttpFileFacts, CopyFailure> {
+        if let Some((at, facts)) = &self.last_facts
             && at == path
         {
-            return Ok(seen.clone());
+            return Ok(facts.clone());
         }
-        match self.look(path).await? {
-            (seen, EntryKind::File) => Ok(seen),
+        match self.stat_path(path).await? {
+            (facts, EntryKind::File) => Ok(facts),
             _ => Err(CopyFailure::new(
                 Exit::Usage,
-                format!("{} is a directory", self.at(path)),
+                format!("{} is a directory", self.url_for(path)),
             )),
         }
     }
 }
 
-/// Ends the waits of a request that nobody waits for any more.
+/// Ends the waits of a request when its future is dropped.
 struct StopDialerOnDrop(Option<Arc<Dialer>>);
 
 impl Drop for StopDialerOnDrop {
@@ -190,7 +190,7 @@ impl Drop for StopDialerOnDrop {
     }
 }
 
-/// Ends a transfer that nobody waits for any more.
+/// Cancels a transfer when its future is dropped.
 struct StopTransferOnDrop(Option<Arc<TransferControl>>);
 
 impl Drop for StopTransferOnDrop {
@@ -207,7 +207,7 @@ fn last_name(path: &[u8]) -> &[u8] {
 }
 
 /// The settings of a transfer.
-fn settings_of(spec: &TransferSpec, connect: Duration) -> TransferSettings {
+fn transfer_settings(spec: &TransferSpec, connect: Duration) -> TransferSettings {
     TransferSettings {
         options: spec.options.clone(),
         streams: usize::try_from(spec.streams.max(1)).unwrap_or(1),
@@ -217,7 +217,7 @@ fn settings_of(spec: &TransferSpec, connect: Duration) -> TransferSettings {
     }
 }
 
-fn attempt(report: TransferReport, spec: &TransferSpec) -> TransferAttempt {
+fn attempt_of(report: TransferReport, spec: &TransferSpec) -> TransferAttempt {
     TransferAttempt {
         streams: report.evidence.streams.max(1),
         buffers: spec.options.buffers,
@@ -238,36 +238,38 @@ impl Storage for HttpStorage {
             partial_writes: false,
             resumes_uploads: false,
             parallel: true,
-            any_order: true,
-            markers: false,
+            stores_any_order: true,
+            sends_markers: false,
             adapts_streams: false,
             checksums_while_storing: false,
             sets_time: false,
             third_party: None,
-            concurrency: 1,
-            is_here: false,
+            max_queries: 1,
+            is_local: false,
             rtt: self.rtt,
         }
     }
 
     async fn stat(&mut self, path: &[u8]) -> Result<ListedEntry, CopyFailure> {
-        let (seen, kind) = self.look(path).await?;
-        Ok(seen.entry(last_name(path), kind))
+        let (facts, kind) = self.stat_path(path).await?;
+        Ok(facts.entry(last_name(path), kind))
     }
 
     async fn list(&mut self, path: &[u8]) -> Result<Vec<SymlinkCheckedEntry>, CopyFailure> {
-        let target = self.directory(path);
-        let own = self.at(path.strip_suffix(b"/").unwrap_or(path));
-        let mut parts = own.segments();
+        let target = self.directory_url(path);
+        let own_url = self.url_for(path.strip_suffix(b"/").unwrap_or(path));
+        let mut parts = own_url.segments();
         parts.retain(|part| !part.is_empty());
         let resources = self
-            .blocking(move |caller| propfind(caller, &target, "1"))
+            .blocking(move |client| propfind(client, &target, "1"))
             .await?;
-        let (itself, entries) = multistatus::directory_entries(&resources, &parts);
-        // Of a file a server tells all the same.
-        let is_file = itself.as_ref().is_some_and(|it| it.kind == EntryKind::File);
+        let (collection, entries) = multistatus::directory_entries(&resources, &parts);
+        // A server lists a file as itself.
+        let is_file = collection
+            .as_ref()
+            .is_some_and(|entry| entry.kind == EntryKind::File);
         let entries = match is_file {
-            true => itself.into_iter().collect(),
+            true => collection.into_iter().collect(),
             false => entries,
         };
         let marked = entries.into_iter().map(|entry| SymlinkCheckedEntry {
@@ -281,10 +283,14 @@ impl Storage for HttpStorage {
         &mut self,
         path: &[u8],
     ) -> Result<AvailableChecksums, CopyFailure> {
-        let seen = self.known(path).await?;
+        let facts = self.file_facts(path).await?;
         Ok(AvailableChecksums {
-            parts: Vec::new(),
-            whole: seen.sums.iter().map(|(algorithm, _)| *algorithm).collect(),
+            ranges: Vec::new(),
+            whole_files: facts
+                .checksums
+                .iter()
+                .map(|(algorithm, _)| *algorithm)
+                .collect(),
         })
     }
 
@@ -295,16 +301,19 @@ impl Storage for HttpStorage {
         length: Option<u64>,
         path: &[u8],
     ) -> Result<String, CopyFailure> {
-        // Asked again: the file may have changed since.
-        let (seen, _) = self.look(path).await?;
-        let is_whole = offset == 0 && (length.is_none() || length == seen.size);
-        let known = seen.sums.iter().find(|(known, _)| *known == algorithm);
-        match known.filter(|_| is_whole) {
-            Some((_, sum)) => Ok(sum.clone()),
+        // Requested again, because the file may have changed since.
+        let (facts, _) = self.stat_path(path).await?;
+        let is_whole = offset == 0 && (length.is_none() || length == facts.size);
+        let entry = facts
+            .checksums
+            .iter()
+            .find(|(known, _)| *known == algorithm);
+        match entry.filter(|_| is_whole) {
+            Some((_, checksum)) => Ok(checksum.clone()),
             None => Err(CopyFailure::new(
                 Exit::Protocol,
                 format!(
-                    "{} tells no {} of this; name an algorithm that it has (cksum -a, cp --verify), or \
+                    "{} does not provide {} for this file; name an algorithm that it provides (cksum -a, cp --verify), or \
                      use cp --verify none",
                     self.name,
                     algorithm.name()
@@ -320,44 +329,45 @@ impl Storage for HttpStorage {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let seen = self.known(path).await?;
-        // What is seen now is what later requests must be of; the next file is looked at anew.
-        self.seen = None;
-        let named = self.at(path);
-        let doing = format!("read {named}");
-        if let (None, Some(told), Some(size)) = (spec.part, spec.size, seen.size)
-            && told != size
+        let facts = self.file_facts(path).await?;
+        // All requests of this transfer must be for these facts. The next file is examined again.
+        self.last_facts = None;
+        let requested_url = self.url_for(path);
+        let action = format!("read {requested_url}");
+        if let (None, Some(announced), Some(size)) = (spec.part, spec.size, facts.size)
+            && announced != size
         {
             let message =
-                format!("cannot {doing}: the file changed while it was copied; start over");
+                format!("cannot {action}: the file changed while it was copied; start over");
             return Err(CopyFailure::new(Exit::Integrity, message));
         }
-        let settings = settings_of(spec, self.settings.connect_timeout);
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.extend(self.caller.take());
+        let settings = transfer_settings(spec, self.settings.connect_timeout);
+        let mut idle_clients = std::mem::take(&mut self.idle_clients);
+        idle_clients.extend(self.client.take());
         let file = HttpFile {
-            home: self.home.clone(),
+            origin: self.origin.clone(),
             settings: settings.clone(),
-            named,
-            alone: !seen.ranges,
-            seen,
-            doing,
-            kept: Mutex::new(kept),
+            requested_url,
+            single_reader: !facts.accepts_ranges,
+            facts,
+            action,
+            idle_clients: Mutex::new(idle_clients),
             ignores_ranges: AtomicBool::new(false),
         };
         let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
-        let (running, asked) = (Arc::clone(control), spec.clone());
-        let moved =
-            tokio::task::spawn_blocking(move || receive(file, &sink, &asked, &settings, &running));
-        let (file, moved) = moved
+        let (task_control, task_spec) = (Arc::clone(control), spec.clone());
+        let result = tokio::task::spawn_blocking(move || {
+            receive_file(file, &sink, &task_spec, &settings, &task_control)
+        });
+        let (file, result) = result
             .await
             .map_err(|e| CopyFailure::new(Exit::Local, e.to_string()))?;
         guard.0 = None;
-        let kept = file.kept.into_inner();
-        self.kept = kept.unwrap_or_else(std::sync::PoisonError::into_inner);
-        self.kept.truncate(MOST_KEPT);
-        self.caller = self.kept.pop();
-        moved.map(|report| attempt(report, spec))
+        let idle_clients = file.idle_clients.into_inner();
+        self.idle_clients = idle_clients.unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.idle_clients.truncate(MAX_IDLE_CLIENTS);
+        self.client = self.idle_clients.pop();
+        result.map(|report| attempt_of(report, spec))
     }
 
     async fn store(
@@ -367,26 +377,34 @@ impl Storage for HttpStorage {
         spec: &TransferSpec,
         control: &Arc<TransferControl>,
     ) -> Result<TransferAttempt, CopyFailure> {
-        let target = self.at(path);
-        let settings = settings_of(spec, self.settings.connect_timeout);
-        let (running, asked) = (Arc::clone(control), spec.clone());
-        self.seen = None;
+        let target = self.url_for(path);
+        let settings = transfer_settings(spec, self.settings.connect_timeout);
+        let (task_control, task_spec) = (Arc::clone(control), spec.clone());
+        self.last_facts = None;
         let mut guard = StopTransferOnDrop(Some(Arc::clone(control)));
         let report = self
-            .blocking(move |caller| {
-                upload::put(caller, &target, &*source, &asked, &settings, &running)
+            .blocking(move |client| {
+                upload::put(
+                    client,
+                    &target,
+                    &*source,
+                    &task_spec,
+                    &settings,
+                    &task_control,
+                )
             })
             .await;
         guard.0 = None;
-        report.map(|report| attempt(report, spec))
+        report.map(|report| attempt_of(report, spec))
     }
 
     async fn make_dir(&mut self, path: &[u8]) -> Result<bool, CopyFailure> {
-        let target = self.directory(path);
-        match self.order("MKCOL", target, Vec::new(), "make").await {
+        let target = self.directory_url(path);
+        match self.send_command("MKCOL", target, Vec::new(), "make").await {
             Ok(_) => Ok(true),
-            // RFC 4918 §9.3.1: only where nothing is; a server without WebDAV says the same.
-            Err((405, failure)) => match self.look(path).await {
+            // RFC 4918 section 9.3.1: MKCOL on an existing resource. A server without WebDAV sends
+            // the same status.
+            Err((405, failure)) => match self.stat_path(path).await {
                 Ok((_, EntryKind::Dir)) => Ok(false),
                 _ => Err(failure),
             },
@@ -395,18 +413,22 @@ impl Storage for HttpStorage {
     }
 
     async fn remove(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let target = self.at(path);
-        let done = self.order("DELETE", target, Vec::new(), "remove").await;
-        done.map(|_| ()).map_err(|(_, failure)| failure)
+        let target = self.url_for(path);
+        let result = self
+            .send_command("DELETE", target, Vec::new(), "remove")
+            .await;
+        result.map(|_| ()).map_err(|(_, failure)| failure)
     }
 
     async fn remove_tree(&mut self, path: &[u8]) -> Result<(), CopyFailure> {
-        let target = match self.look(path).await? {
-            (_, EntryKind::Dir) => self.directory(path),
-            _ => self.at(path),
+        let target = match self.stat_path(path).await? {
+            (_, EntryKind::Dir) => self.directory_url(path),
+            _ => self.url_for(path),
         };
-        let done = self.order("DELETE", target, Vec::new(), "remove").await;
-        done.map(|_| ()).map_err(|(_, failure)| failure)
+        let result = self
+            .send_command("DELETE", target, Vec::new(), "remove")
+            .await;
+        result.map(|_| ()).map_err(|(_, failure)| failure)
     }
 
     async fn rename(
@@ -415,18 +437,23 @@ impl Storage for HttpStorage {
         to: &[u8],
         _modified: Option<Timestamp>,
     ) -> Result<(), RenameFailure> {
-        let (target, next) = (self.at(from), self.at(to));
-        let fields = vec![("destination", next.uri()), ("overwrite", "T".to_owned())];
-        let what = format!("rename to {next}:");
-        let done = self.order("MOVE", target, fields, &what).await;
-        done.map(|_| ()).map_err(|(status, failure)| RenameFailure {
-            failure,
-            refused_step: match status {
-                412 => RefusedRenameStep::NewNameMayExist,
-                409 | 507 => RefusedRenameStep::RntoRefused,
-                _ => RefusedRenameStep::RnfrRefused,
-            },
-        })
+        let (target, new_url) = (self.url_for(from), self.url_for(to));
+        let headers = vec![
+            ("destination", new_url.uri()),
+            ("overwrite", "T".to_owned()),
+        ];
+        let verb = format!("rename to {new_url}:");
+        let result = self.send_command("MOVE", target, headers, &verb).await;
+        result
+            .map(|_| ())
+            .map_err(|(status, failure)| RenameFailure {
+                failure,
+                refused_step: match status {
+                    412 => RefusedRenameStep::NewNameMayExist,
+                    409 | 507 => RefusedRenameStep::RntoRefused,
+                    _ => RefusedRenameStep::RnfrRefused,
+                },
+            })
     }
 
     async fn set_modified(&mut self, _path: &[u8], _time: Timestamp) -> Result<bool, CopyFailure> {

@@ -1,4 +1,4 @@
-//! Ranges of a file, each asked for by a request of its own over a connection that is kept.
+//! Ranges of a file, each fetched by a request of its own over a persistent connection.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,31 +19,31 @@ use crate::transfer::TransferSpec;
 use crate::transfer::outcome::pull_failure;
 use crate::{CopyFailure, Exit};
 
-/// Most bytes that one of several connections is asked for at a time.
-const PIECE: u64 = 32 << 20;
-/// Smallest piece that is worth a request towards the end of a file, bytes.
-pub(super) const LEAST: u64 = 1 << 20;
+/// Most bytes per request when several connections fetch a file.
+const MAX_REQUEST_BYTES: u64 = 32 << 20;
+/// Fewest bytes per request, towards the end of a file.
+pub(super) const MIN_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A file at a server, of which is known what was last seen of it.
+/// A file at a server, with its facts when it was last examined.
 #[derive(Debug)]
 pub(super) struct HttpFile {
-    pub(super) home: HttpOrigin,
+    pub(super) origin: HttpOrigin,
     pub(super) settings: TransferSettings,
-    /// Where it is asked for by name.
-    pub(super) named: HttpUrl,
-    pub(super) seen: HttpFileFacts,
-    /// `read http://host/f`
-    pub(super) doing: String,
-    /// Connections of earlier requests.
-    pub(super) kept: Mutex<Vec<HttpClient>>,
-    /// It was found out that the server sends the whole file whatever range is asked for.
+    /// URL under which the file was requested, before redirects.
+    pub(super) requested_url: HttpUrl,
+    pub(super) facts: HttpFileFacts,
+    /// The operation for messages: `read http://host/f`.
+    pub(super) action: String,
+    /// Clients of earlier requests.
+    pub(super) idle_clients: Mutex<Vec<HttpClient>>,
+    /// The server was found to send the whole file for any range.
     pub(super) ignores_ranges: AtomicBool,
-    /// One reader takes all, so that it may skip what comes before.
-    pub(super) alone: bool,
+    /// A single reader fetches all bytes, so it may skip bytes that it does not need.
+    pub(super) single_reader: bool,
 }
 
-/// How a file is asked for, and again in one go where the server turns out to send no parts.
-pub(super) fn receive(
+/// Fetches a file. If the server turns out to ignore ranges, fetches the rest again in one request.
+pub(super) fn receive_file(
     mut file: HttpFile,
     sink: &Arc<dyn Sink>,
     spec: &TransferSpec,
@@ -52,39 +52,41 @@ pub(super) fn receive(
 ) -> (HttpFile, Result<TransferReport, CopyFailure>) {
     let origin = spec.part.map_or(0, |(offset, _)| offset);
     let part = spec.part.map(|(_, length)| length);
-    let size = spec.size.or(part).or(file.seen.size);
+    let size = spec.size.or(part).or(file.facts.size);
     let view = sink.open_reader().map(|view| (view, 0));
     let mut settings = settings.clone();
-    if file.alone {
+    if file.single_reader {
         settings.streams = 1;
     }
     loop {
-        let mut have = spec.completed_ranges.clone();
-        have.extend(&control.stored());
-        let missing = size.map(|size| have.gaps(0, size));
+        let mut completed = spec.completed_ranges.clone();
+        completed.extend(&control.stored());
+        let missing = size.map(|size| completed.gaps(0, size));
         let share = missing.as_ref().map_or(0, RangeSet::byte_count);
         let plan = PullPlan {
             origin,
             missing,
+            // A share for each stream, so that all of them end at about the same time.
             piece: match settings.streams {
                 1 => u64::MAX,
-                n => (share / n as u64).clamp(LEAST, PIECE),
+                n => (share / n as u64).clamp(MIN_REQUEST_BYTES, MAX_REQUEST_BYTES),
             },
             view: view.clone(),
         };
         let moved = pull::run(&file, sink, &plan, &settings, control);
-        let learned = file.ignores_ranges.load(Ordering::Relaxed) && !file.alone;
+        let found_ignoring = file.ignores_ranges.load(Ordering::Relaxed) && !file.single_reader;
         match moved {
-            Err(_) if learned && !control.is_cancelled() => {
-                file.alone = true;
+            Err(_) if found_ignoring && !control.is_cancelled() => {
+                // The bytes stored so far stay; the single reader skips them.
+                file.single_reader = true;
                 settings.streams = 1;
                 settings.checksum = settings.checksum.filter(|_| control.stored().is_empty());
             }
             Ok(report) => return (file, Ok(report)),
             Err(error) => {
                 let failure = pull_failure(
-                    &file.home.target.authority(),
-                    &file.doing,
+                    &file.origin.root_url.authority(),
+                    &file.action,
                     &error,
                     &spec.confirmation,
                 );
@@ -96,20 +98,20 @@ pub(super) fn receive(
 
 impl RangeOrigin for HttpFile {
     fn name(&self) -> String {
-        self.named.to_string()
+        self.requested_url.to_string()
     }
 
     fn reader(&self) -> io::Result<Box<dyn RangeReader + '_>> {
-        let kept = lock(&self.kept).pop();
-        let caller = match kept {
-            Some(caller) => caller,
-            None => HttpClient::new(&self.home, &self.settings).map_err(io::Error::other)?,
+        let idle = lock(&self.idle_clients).pop();
+        let client = match idle {
+            Some(client) => client,
+            None => HttpClient::new(&self.origin, &self.settings).map_err(io::Error::other)?,
         };
         Ok(Box::new(HttpRangeReader {
             file: self,
-            caller: Some(caller),
+            client: Some(client),
             body: None,
-            left: None,
+            remaining: None,
         }))
     }
 
@@ -118,65 +120,67 @@ impl RangeOrigin for HttpFile {
     }
 
     fn min_piece(&self) -> u64 {
-        LEAST
+        MIN_REQUEST_BYTES
     }
 }
 
-/// The data behind is whole after every statement.
+/// The data is consistent after every statement, so a poisoned lock is still usable.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// One connection's reader.
+/// Reader of one connection.
 struct HttpRangeReader<'f> {
     file: &'f HttpFile,
-    caller: Option<HttpClient>,
+    client: Option<HttpClient>,
     body: Option<Box<dyn Read + Send>>,
-    /// Bytes of the piece that are still to come; `None`: until the server ends.
-    left: Option<u64>,
+    /// Bytes of the range that are still to come. `None`: until the server closes.
+    remaining: Option<u64>,
 }
 
 impl RangeReader for HttpRangeReader<'_> {
-    fn join_transfer(&mut self, duty: ReaderContext<'_>) {
-        if let Some(caller) = &self.caller {
-            caller.dialer.join_transfer(duty);
+    fn join_transfer(&mut self, context: ReaderContext<'_>) {
+        if let Some(client) = &self.client {
+            client.dialer.join_transfer(context);
         }
     }
 
     fn leave_transfer(&mut self) -> Evidence {
-        let caller = self.caller.take();
-        let evidence = caller.as_ref().map(|caller| caller.dialer.leave_transfer());
-        // An unread body closes its connection; the caller makes another one.
+        let client = self.client.take();
+        let evidence = client.as_ref().map(|client| client.dialer.leave_transfer());
+        // An unread body makes ureq close its connection. The client opens another one.
         self.body = None;
-        lock(&self.file.kept).extend(caller);
+        lock(&self.file.idle_clients).extend(client);
         evidence.unwrap_or_default()
     }
 
     fn request(&mut self, start: u64, end: Option<u64>) -> io::Result<()> {
         self.body = None;
-        self.begin(start, end).map_err(io::Error::other)
+        self.request_range(start, end).map_err(io::Error::other)
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let Some(body) = &mut self.body else {
             return Ok(0);
         };
-        let room = self.left.map_or(buf.len(), |left| {
-            usize::try_from(left).unwrap_or(buf.len()).min(buf.len())
+        let room = self.remaining.map_or(buf.len(), |remaining_bytes| {
+            usize::try_from(remaining_bytes)
+                .unwrap_or(buf.len())
+                .min(buf.len())
         });
         let n = match body.read(&mut buf[..room]) {
             Ok(n) => n,
-            Err(error) => return Err(self.broke(error)),
+            Err(error) => return Err(self.wrap_error(error)),
         };
-        if n == 0 && room > 0 && self.left.is_some() {
-            return Err(self.broke(io::ErrorKind::UnexpectedEof.into()));
+        if n == 0 && room > 0 && self.remaining.is_some() {
+            return Err(self.wrap_error(io::ErrorKind::UnexpectedEof.into()));
         }
-        if let Some(left) = &mut self.left {
-            *left -= n as u64;
-            if *left == 0 {
-                return self.end().map(|()| n);
+        if let Some(remaining_bytes) = &mut self.remaining {
+            *remaining_bytes -= n as u64;
+            if *remaining_bytes == 0 {
+                return self.check_body_end().map(|()| n);
             }
         }
         Ok(n)
@@ -184,177 +188,192 @@ impl RangeReader for HttpRangeReader<'_> {
 }
 
 impl HttpRangeReader<'_> {
-    fn begin(&mut self, start: u64, end: Option<u64>) -> Result<(), CopyFailure> {
+    fn request_range(&mut self, start: u64, end: Option<u64>) -> Result<(), CopyFailure> {
         let file = self.file;
-        let whole = start == 0 && (end.is_none() || end == file.seen.size);
-        let mut fields = Vec::new();
-        if !whole {
+        let is_whole = start == 0 && (end.is_none() || end == file.facts.size);
+        let mut headers = Vec::new();
+        if !is_whole {
             let last = end.map_or_else(String::new, |end| (end - 1).to_string());
-            fields.push(("range", format!("bytes={start}-{last}")));
-            match (&file.seen.etag, &file.seen.modified) {
-                (Some(etag), _) => fields.push(("if-range", etag.clone())),
-                (None, Some(modified)) => fields.push(("if-unmodified-since", modified.clone())),
+            headers.push(("range", format!("bytes={start}-{last}")));
+            // If-Range requires a strong validator (RFC 9110 section 13.1.5). With a date alone, the
+            // server must refuse a changed file (412).
+            match (&file.facts.etag, &file.facts.modified) {
+                (Some(etag), _) => headers.push(("if-range", etag.clone())),
+                (None, Some(modified)) => headers.push(("if-unmodified-since", modified.clone())),
                 (None, None) => {}
             }
         }
-        let reply = self.send(&fields)?;
-        match reply.status() {
-            200 | 206 => self.take(reply, start, end),
-            _ => Err(errors::of_status(&file.doing, &reply)),
+        let response = self.send(&headers)?;
+        match response.status() {
+            200 | 206 => self.accept_response(response, start, end),
+            _ => Err(errors::status_failure(&file.action, &response)),
         }
     }
 
-    /// Asks where the last redirect led, and where the file is named if that is no longer right.
-    fn send(&mut self, fields: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
+    /// Requests the URL where the last redirect led. If that URL has expired, requests the original
+    /// one.
+    fn send(&mut self, headers: &[(&str, String)]) -> Result<HttpResponse, CopyFailure> {
         let file = self.file;
-        let Some(caller) = &mut self.caller else {
+        let Some(client) = &mut self.client else {
             return Err(CopyFailure::new(Exit::Interrupted, "interrupted"));
         };
-        let mut ask = |target: &HttpUrl| {
-            let ask = HttpRequest {
+        let mut request = |target: &HttpUrl| {
+            let request = HttpRequest {
                 method: "GET",
-                target,
-                fields,
-                doing: &file.doing,
+                url: target,
+                headers,
+                action: &file.action,
             };
-            caller.ask(&ask, HttpRequestBody::Empty)
+            client.send(&request, HttpRequestBody::Empty)
         };
-        let reply = ask(&file.seen.target)?;
-        let expired = matches!(reply.status(), 401 | 403 | 404 | 410);
-        if !expired || file.seen.target == file.named {
-            return Ok(reply);
+        let response = request(&file.facts.url)?;
+        // Signed URLs behind a redirect expire; the original URL redirects to a fresh one.
+        let expired = matches!(response.status(), 401 | 403 | 404 | 410);
+        if !expired || file.facts.url == file.requested_url {
+            return Ok(response);
         }
-        reply.skip();
-        ask(&file.named)
+        response.discard_body();
+        request(&file.requested_url)
     }
 
-    /// The body of an answer, if it is that of the file which was seen, and of the range.
-    fn take(
+    /// Accepts a response if its body belongs to the known file and the requested range.
+    fn accept_response(
         &mut self,
-        reply: HttpResponse,
+        response: HttpResponse,
         start: u64,
         end: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let file = self.file;
-        let failed = |exit, why: &str| {
-            let message = format!("cannot {}: {why}", file.doing);
+        let failed = |exit, reason: &str| {
+            let message = format!("cannot {}: {reason}", file.action);
             Err(CopyFailure::new(exit, message))
         };
-        if !file.seen.is_same(&reply) {
+        if !file.facts.matches(&response) {
             return failed(
                 Exit::Integrity,
                 "the file changed while it was copied; start over",
             );
         }
-        let coding = reply.field("content-encoding").unwrap_or("identity");
-        if file.seen.size.is_some() && !coding.eq_ignore_ascii_case("identity") {
+        // A compressed body has other lengths and offsets than the file.
+        let coding = response.header("content-encoding").unwrap_or("identity");
+        if file.facts.size.is_some() && !coding.eq_ignore_ascii_case("identity") {
             return failed(
                 Exit::Protocol,
-                "the server sends it compressed, although it was asked not to",
+                "the server sends it compressed although identity coding was requested",
             );
         }
-        if reply.status() == 206 {
-            let told = reply.field("content-range").and_then(ContentRange::parse);
-            let Some(range) = told.and_then(|told| told.range) else {
+        if response.status() == 206 {
+            let content_range = response
+                .header("content-range")
+                .and_then(ContentRange::parse);
+            let Some(range) = content_range.and_then(|content_range| content_range.range) else {
                 return failed(
                     Exit::Protocol,
                     "the server does not say which part of the file it sends",
                 );
             };
-            let wanted = end.or(file.seen.size).unwrap_or(range.end);
-            if (range.start, range.end) != (start, wanted) {
+            let expected = end.or(file.facts.size).unwrap_or(range.end);
+            if (range.start, range.end) != (start, expected) {
                 return failed(
                     Exit::Protocol,
-                    "the server sends another part of the file than was asked for",
+                    "the server sends a different part of the file than requested",
                 );
             }
-            let size = told.and_then(|told| told.complete_length);
-            if size.is_some() && file.seen.size.is_some() && size != file.seen.size {
+            let size = content_range.and_then(|content_range| content_range.complete_length);
+            if size.is_some() && file.facts.size.is_some() && size != file.facts.size {
                 return failed(
                     Exit::Integrity,
                     "the file changed while it was copied; start over",
                 );
             }
-            self.left = Some(range.len());
-            self.body = Some(Box::new(reply.into_body()));
+            self.remaining = Some(range.len());
+            self.body = Some(Box::new(response.into_body()));
             return Ok(());
         }
-        self.take_whole(reply, start, end)
+        self.accept_whole_file(response, start, end)
     }
 
-    /// The whole file came. That is no answer to a range, unless it is one's own business to skip.
-    fn take_whole(
+    /// Handles a response with the whole file. It answers a range request only if this is the
+    /// single reader, which may skip bytes.
+    fn accept_whole_file(
         &mut self,
-        reply: HttpResponse,
+        response: HttpResponse,
         start: u64,
         end: Option<u64>,
     ) -> Result<(), CopyFailure> {
         let file = self.file;
-        let length = reply
-            .field("content-length")
+        let length = response
+            .header("content-length")
             .and_then(proto::http::content_range::parse_number);
-        if let (Some(length), Some(size)) = (length, file.seen.size)
+        if let (Some(length), Some(size)) = (length, file.facts.size)
             && length != size
         {
             let message = format!(
                 "cannot {}: the file changed while it was copied; start over",
-                file.doing
+                file.action
             );
             return Err(CopyFailure::new(Exit::Integrity, message));
         }
-        let wanted = end.or(file.seen.size).or(length);
-        let goes_on = wanted.is_some() && wanted != file.seen.size.or(length);
-        if (start > 0 || goes_on) && !file.alone {
+        let expected = end.or(file.facts.size).or(length);
+        let is_partial = expected.is_some() && expected != file.facts.size.or(length);
+        if (start > 0 || is_partial) && !file.single_reader {
             file.ignores_ranges.store(true, Ordering::Relaxed);
-            let message = format!("cannot {}: the server sends no parts of it", file.doing);
+            let message = format!(
+                "cannot {}: the server does not send ranges of it",
+                file.action
+            );
             return Err(CopyFailure::new(Exit::Protocol, message));
         }
-        let mut body = reply.into_body();
+        let mut body = response.into_body();
         let skipped = io::copy(&mut (&mut body).take(start), &mut io::sink());
         self.body = Some(Box::new(body));
-        self.left = wanted.map(|wanted| wanted - start);
+        self.remaining = expected.map(|expected| expected - start);
         match skipped {
             Ok(n) if n == start => Ok(()),
-            Ok(_) => Err(self.failure(&io::ErrorKind::UnexpectedEof.into())),
-            Err(error) => Err(self.failure(&error)),
+            Ok(_) => Err(self.connection_failure(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.connection_failure(&error)),
         }
     }
 
-    /// All bytes of the piece are here: what follows must be the end, unless they are the beginning of a
-    /// whole file.
-    fn end(&mut self) -> io::Result<()> {
+    /// All bytes of the range have arrived. The body must end here, unless the response is a whole
+    /// file.
+    fn check_body_end(&mut self) -> io::Result<()> {
         if let Some(mut body) = self.body.take()
-            && !self.file.alone
-            && body.read(&mut [0; 1]).map_err(|e| self.broke(e))? > 0
+            && !self.file.single_reader
+            && body.read(&mut [0; 1]).map_err(|e| self.wrap_error(e))? > 0
         {
             let message = format!(
-                "cannot {}: the server sends more than it said",
-                self.file.doing
+                "cannot {}: the server sends more than announced",
+                self.file.action
             );
             return Err(io::Error::other(CopyFailure::new(Exit::Protocol, message)));
         }
         Ok(())
     }
 
-    fn broke(&self, error: io::Error) -> io::Error {
-        let own = error
+    fn wrap_error(&self, error: io::Error) -> io::Error {
+        let own_failure = error
             .get_ref()
             .and_then(|e| e.downcast_ref::<CopyFailure>());
-        match own {
+        match own_failure {
             Some(_) => error,
-            None => io::Error::other(self.failure(&error)),
+            None => io::Error::other(self.connection_failure(&error)),
         }
     }
 
-    fn failure(&self, error: &io::Error) -> CopyFailure {
-        let own = self.caller.as_ref().and_then(|c| c.dialer.take_failure());
-        match own {
-            Some(_) => errors::of_error(&self.file.doing, &ureq::Error::HostNotFound, own.as_ref()),
+    fn connection_failure(&self, error: &io::Error) -> CopyFailure {
+        let own_failure = self.client.as_ref().and_then(|c| c.dialer.take_failure());
+        match own_failure {
+            Some(_) => errors::request_failure(
+                &self.file.action,
+                &ureq::Error::HostNotFound,
+                own_failure.as_ref(),
+            ),
             None => CopyFailure::transient(
                 Exit::Unreachable,
                 format!(
                     "cannot {}: the connection was lost: {error}",
-                    self.file.doing
+                    self.file.action
                 ),
             ),
         }

@@ -1,4 +1,4 @@
-//! An HTTP server for tests, which answers as a function says.
+//! A test HTTP server whose responses are computed by a function.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,29 +6,29 @@ use std::sync::{Arc, Mutex};
 
 use proto::ranges::ByteRange;
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReceivedRequest {
     pub(super) method: String,
     /// Path and query.
     pub(super) path: String,
-    /// Lower-case names.
-    pub(super) fields: Vec<(String, String)>,
+    /// Header names are in lower case.
+    pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
     /// Number of the connection, from 0.
     pub(super) connection: usize,
 }
 
 impl ReceivedRequest {
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
-        let named = self.fields.iter().find(|(field, _)| field == name);
-        named.map(|(_, value)| value.as_str())
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let field = self.headers.iter().find(|(field, _)| field == name);
+        field.map(|(_, value)| value.as_str())
     }
 
-    /// Of how many bytes the Range field asks which.
+    /// The range that the Range header requests of a file of `size` bytes.
     pub(super) fn range(&self, size: u64) -> Option<ByteRange> {
         let (first, last) = self
-            .field("range")?
+            .header("range")?
             .strip_prefix("bytes=")?
             .split_once('-')?;
         let end = last.parse().map_or(size, |last: u64| (last + 1).min(size));
@@ -38,48 +38,51 @@ impl ReceivedRequest {
 
 type ResponseScript = dyn Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync;
 
-/// Listens as long as it lives.
+/// Listens until dropped.
 pub(super) struct ScriptedHttpServer {
-    pub(super) at: SocketAddr,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    pub(super) address: SocketAddr,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl ScriptedHttpServer {
-    /// Answers each request with what `script` gives: the bytes of the answer as they are to be sent.
-    /// After an empty one the connection is closed.
+    /// Sends the bytes that `script` returns for each request. After an empty response the
+    /// connection is closed.
     pub(super) fn start(
         script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
-        let (seen, script): (_, Arc<ResponseScript>) = (Arc::clone(&asked), Arc::new(script));
+        let request = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
+        let (requests, script): (_, Arc<ResponseScript>) = (Arc::clone(&request), Arc::new(script));
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
-                let (seen, script) = (Arc::clone(&seen), Arc::clone(&script));
+                let (requests, script) = (Arc::clone(&requests), Arc::clone(&script));
                 std::thread::spawn(move || {
-                    // A client that has enough may close at any time.
-                    let _ = stream.and_then(|stream| serve(stream, number, &seen, &*script));
+                    // Errors are ignored: a client may close at any time.
+                    let _ = stream.and_then(|stream| serve(stream, number, &requests, &*script));
                 });
             }
         });
-        Self { at, asked }
+        Self {
+            address: at,
+            requests: request,
+        }
     }
 
     /// All requests so far.
-    pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub(super) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.at)
+        format!("http://{}{path}", self.address)
     }
 }
 
 fn serve(
     stream: TcpStream,
     connection: usize,
-    seen: &Mutex<Vec<ReceivedRequest>>,
+    requests: &Mutex<Vec<ReceivedRequest>>,
     script: &ResponseScript,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -90,7 +93,7 @@ fn serve(
             return Ok(());
         }
         let mut words = line.split_ascii_whitespace().map(str::to_owned);
-        let mut asked = ReceivedRequest {
+        let mut request = ReceivedRequest {
             method: words.next().unwrap_or_default(),
             path: words.next().unwrap_or_default(),
             connection,
@@ -103,20 +106,20 @@ fn serve(
                 break;
             };
             let name = name.to_ascii_lowercase();
-            asked.fields.push((name, value.trim().to_owned()));
+            request.headers.push((name, value.trim().to_owned()));
         }
-        if asked.field("expect").is_some() {
+        if request.header("expect").is_some() {
             writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
         }
-        if let Some(length) = asked.field("content-length") {
+        if let Some(length) = request.header("content-length") {
             let mut body = vec![0; length.parse().unwrap_or(0)];
             reader.read_exact(&mut body)?;
-            asked.body = body;
-        } else if asked.field("transfer-encoding").is_some() {
-            asked.body = chunks(&mut reader)?;
+            request.body = body;
+        } else if request.header("transfer-encoding").is_some() {
+            request.body = read_chunked_body(&mut reader)?;
         }
-        let answer = script(&asked);
-        seen.lock().unwrap().push(asked);
+        let answer = script(&request);
+        requests.lock().unwrap().push(request);
         if answer.is_empty() {
             return Ok(());
         }
@@ -128,7 +131,7 @@ fn serve(
     }
 }
 
-fn chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+fn read_chunked_body(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let mut size = String::new();
@@ -143,8 +146,8 @@ fn chunks(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// An answer with these fields and this body.
-pub(super) fn answer(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+/// A response with these headers and this body.
+pub(super) fn response(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in fields {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -153,8 +156,8 @@ pub(super) fn answer(status: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<
     [text.as_bytes(), body].concat()
 }
 
-/// An answer without its body: to HEAD.
-pub(super) fn head(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<u8> {
+/// A response to HEAD, without its body.
+pub(super) fn head_response(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n");
     for (name, value) in fields {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -163,21 +166,25 @@ pub(super) fn head(status: &str, fields: &[(&str, &str)], length: usize) -> Vec<
     text.into_bytes()
 }
 
-/// Answer of a good server about a file.
-pub(super) fn file(asked: &ReceivedRequest, body: &[u8], fields: &[(&str, &str)]) -> Vec<u8> {
+/// The response of a well-behaved server for a file.
+pub(super) fn file_response(
+    request: &ReceivedRequest,
+    body: &[u8],
+    fields: &[(&str, &str)],
+) -> Vec<u8> {
     let mut all = vec![("Accept-Ranges", "bytes")];
     all.extend_from_slice(fields);
-    if asked.method == "HEAD" {
-        return head("200 OK", &all, body.len());
+    if request.method == "HEAD" {
+        return head_response("200 OK", &all, body.len());
     }
     let size = body.len() as u64;
-    match asked.range(size) {
-        None => answer("200 OK", &all, body),
+    match request.range(size) {
+        None => response("200 OK", &all, body),
         Some(range) => {
-            let told = format!("bytes {}-{}/{size}", range.start, range.end - 1);
-            all.push(("Content-Range", &told));
+            let content_range = format!("bytes {}-{}/{size}", range.start, range.end - 1);
+            all.push(("Content-Range", &content_range));
             let part = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
-            answer("206 Partial Content", &all, &body[part])
+            response("206 Partial Content", &all, &body[part])
         }
     }
 }

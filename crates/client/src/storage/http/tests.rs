@@ -5,7 +5,9 @@ use data::store::memory::{MemorySink, MemorySource};
 use proto::ranges::RangeSet;
 use units::splitmix::SplitMix64;
 
-use super::scripted::{ReceivedRequest, ScriptedHttpServer, answer, file, head};
+use super::scripted::{
+    ReceivedRequest, ScriptedHttpServer, file_response, head_response, response,
+};
 use super::*;
 use crate::location::Location;
 
@@ -54,7 +56,7 @@ fn spec(size: Option<u64>, streams: u32) -> TransferSpec {
     }
 }
 
-/// Bytes that a fetch brought, and ranges that the control says were stored.
+/// Result of a fetch, the fetched bytes, and the stored ranges according to the control.
 async fn fetched(
     url: &str,
     spec: &TransferSpec,
@@ -68,10 +70,11 @@ async fn fetched(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept() {
+async fn a_file_is_fetched_over_one_or_several_reused_connections() {
     let body = content(9_000_000);
     let served = Arc::clone(&body);
-    let server = ScriptedHttpServer::start(move |asked| file(asked, &served, &[ETAG]));
+    let server =
+        ScriptedHttpServer::start(move |requests| file_response(requests, &served, &[ETAG]));
     for streams in [1, 4] {
         let mut spec = spec(Some(9_000_000), streams);
         spec.checksum = Some(ChecksumAlgorithm::Crc32c);
@@ -86,19 +89,19 @@ async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept(
         digest.update(&body);
         assert_eq!(attempt.report.checksum, Some(digest.finish()));
     }
-    let asked = server.asked();
-    let gets: Vec<_> = asked.iter().filter(|a| a.method == "GET").collect();
+    let requests = server.requests();
+    let gets: Vec<_> = requests.iter().filter(|a| a.method == "GET").collect();
     assert!(
         gets.iter()
-            .all(|get| get.field("accept-encoding") == Some("identity"))
+            .all(|get| get.header("accept-encoding") == Some("identity"))
     );
-    assert!(gets[0].field("range").is_none());
+    assert!(gets[0].header("range").is_none());
     assert!(
         gets[1..]
             .iter()
-            .all(|get| get.field("if-range") == Some("\"v1\""))
+            .all(|get| get.header("if-range") == Some("\"v1\""))
     );
-    let connections = asked.iter().map(|a| a.connection).max().unwrap() + 1;
+    let connections = requests.iter().map(|a| a.connection).max().unwrap() + 1;
     assert!(
         connections <= 5 && gets.len() > 5,
         "{connections} {}",
@@ -107,10 +110,11 @@ async fn a_file_comes_whole_over_one_stream_or_several_and_connections_are_kept(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
+async fn only_missing_ranges_are_requested_relative_to_the_part() {
     let body = content(100_000);
     let served = Arc::clone(&body);
-    let server = ScriptedHttpServer::start(move |asked| file(asked, &served, &[ETAG]));
+    let server =
+        ScriptedHttpServer::start(move |requests| file_response(requests, &served, &[ETAG]));
     let mut spec = spec(Some(50_000), 1);
     spec.part = Some((10_000, 50_000));
     spec.completed_ranges.insert(0, 20_000);
@@ -118,22 +122,22 @@ async fn only_what_is_missing_is_asked_for_and_parts_begin_at_their_place() {
     result.unwrap();
     assert!(bytes[20_000..] == body[30_000..60_000]);
     assert_eq!(stored, "20000-50000");
-    let asked = server.asked();
+    let requests = server.requests();
     assert_eq!(
-        asked.last().unwrap().field("range"),
+        requests.last().unwrap().header("range"),
         Some("bytes=30000-59999")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
+async fn a_server_without_ranges_is_read_from_the_first_byte() {
     let body = content(5_000_000);
     for told in [true, false] {
         let served = Arc::clone(&body);
         let ranges = if told { "none" } else { "bytes" };
-        let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-            "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
-            _ => answer("200 OK", &[ETAG], &served),
+        let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
+            "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", ranges)], served.len()),
+            _ => response("200 OK", &[ETAG], &served),
         });
         let mut spec = spec(Some(5_000_000), 4);
         spec.completed_ranges.insert(0, 1_000_000);
@@ -145,11 +149,11 @@ async fn a_server_that_knows_no_ranges_is_read_from_the_first_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
+async fn a_truncated_body_is_a_lost_connection_and_its_bytes_are_kept() {
     let body = content(3_000_000);
-    let server = ScriptedHttpServer::start(move |asked| {
-        let mut full = file(asked, &body, &[ETAG, ("Connection", "close")]);
-        if asked.method == "GET" {
+    let server = ScriptedHttpServer::start(move |requests| {
+        let mut full = file_response(requests, &body, &[ETAG, ("Connection", "close")]);
+        if requests.method == "GET" {
             full.truncate(1_000_000);
         }
         full
@@ -164,13 +168,13 @@ async fn a_cut_body_is_a_lost_connection_and_what_came_is_kept() {
     assert!(end > 900_000 && end < 1_000_000, "{end}");
 }
 
-/// How a fetch fails of a server that answers GET so.
+/// The failure of a fetch from a server that answers GET with `script`.
 async fn failure_of(
     script: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
 ) -> CopyFailure {
-    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-        "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1000),
-        _ => script(asked),
+    let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
+        "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1000),
+        _ => script(requests),
     });
     let mut spec = spec(Some(1000), 1);
     spec.completed_ranges.insert(0, 100);
@@ -183,11 +187,11 @@ async fn failure_of(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_parts_and_changed_files_are_not_taken() {
+async fn wrong_ranges_and_changed_files_are_refused() {
     let partial = |range: &'static str, etag: &'static str| {
         move |_: &ReceivedRequest| {
             let fields = [("Content-Range", range), ("ETag", etag)];
-            answer("206 Partial Content", &fields, &[7; 900])
+            response("206 Partial Content", &fields, &[7; 900])
         }
     };
     for range in [
@@ -206,14 +210,14 @@ async fn wrong_parts_and_changed_files_are_not_taken() {
         changed.message.contains("changed while it was copied"),
         "{changed}"
     );
-    let replaced = failure_of(|_| answer("200 OK", &[("ETag", "\"v2\"")], &[1; 1000])).await;
+    let replaced = failure_of(|_| response("200 OK", &[("ETag", "\"v2\"")], &[1; 1000])).await;
     assert_eq!(replaced.exit, Exit::Integrity);
-    let failed = failure_of(|_| answer("412 Precondition Failed", &[], b"")).await;
+    let failed = failure_of(|_| response("412 Precondition Failed", &[], b"")).await;
     assert_eq!(failed.exit, Exit::Integrity);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_have_their_class() {
+async fn statuses_map_to_exit_classes() {
     for (status, exit, transient) in [
         ("404 Not Found", Exit::NotFound, false),
         ("410 Gone", Exit::NotFound, false),
@@ -224,14 +228,14 @@ async fn refusals_have_their_class() {
         ("507 Insufficient Storage", Exit::Local, false),
         ("400 Bad Request", Exit::Protocol, false),
     ] {
-        let failure = failure_of(move |_| answer(status, &[("Retry-After", "7")], b"no")).await;
+        let failure = failure_of(move |_| response(status, &[("Retry-After", "7")], b"no")).await;
         assert_eq!(
             (failure.exit, failure.transient),
             (exit, transient),
             "{failure}"
         );
     }
-    let later = failure_of(|_| answer("503 Busy", &[("Retry-After", "7")], b"")).await;
+    let later = failure_of(|_| response("503 Busy", &[("Retry-After", "7")], b"")).await;
     assert!(later.message.contains("Retry-After: 7"), "{later}");
     let silent = failure_of(|_| Vec::new()).await;
     assert!(silent.transient, "{silent}");
@@ -240,49 +244,51 @@ async fn refusals_have_their_class() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_stays_with_its_server_when_a_redirect_leads_elsewhere() {
+async fn a_login_is_not_sent_to_the_target_of_a_redirect() {
     let body = content(1000);
     let served = Arc::clone(&body);
-    let other = ScriptedHttpServer::start(move |asked| file(asked, &served, &[]));
-    let there = other.url("/real?sig=abc");
-    let server =
-        ScriptedHttpServer::start(move |_| answer("302 Found", &[("Location", &there)], b"moved"));
+    let other = ScriptedHttpServer::start(move |requests| file_response(requests, &served, &[]));
+    let redirect_target = other.url("/real?sig=abc");
+    let server = ScriptedHttpServer::start(move |_| {
+        response("302 Found", &[("Location", &redirect_target)], b"moved")
+    });
     let url = server.url("/f").replace("http://", "http://user:pw@");
     let (result, bytes, _) = fetched(&url, &spec(None, 1)).await;
     result.unwrap();
     assert!(bytes == *body);
-    let login =
-        |asked: Vec<ReceivedRequest>| asked.iter().all(|a| a.field("authorization").is_some());
-    assert!(login(server.asked()));
+    let login = |requests: Vec<ReceivedRequest>| {
+        requests.iter().all(|a| a.header("authorization").is_some())
+    };
+    assert!(login(server.requests()));
     assert!(
         other
-            .asked()
+            .requests()
             .iter()
-            .all(|a| a.field("authorization").is_none())
+            .all(|a| a.header("authorization").is_none())
     );
-    // The bytes are asked for where the file is.
-    assert_eq!(server.asked().len(), 1);
-    assert!(other.asked().iter().all(|a| a.path == "/real?sig=abc"));
+    // The bytes are requested directly from the redirect's target.
+    assert_eq!(server.requests().len(), 1);
+    assert!(other.requests().iter().all(|a| a.path == "/real?sig=abc"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn circles_of_redirects_end() {
-    let server = ScriptedHttpServer::start(|_| answer("302 Found", &[("Location", "/f")], b""));
+async fn redirect_loops_end() {
+    let server = ScriptedHttpServer::start(|_| response("302 Found", &[("Location", "/f")], b""));
     let (mut http, path) = session(&server.url("/f"));
     let failure = http.stat(&path).await.unwrap_err();
-    assert!(failure.message.contains("circles"), "{failure}");
-    assert_eq!(server.asked().len(), 11);
+    assert!(failure.message.contains("too many redirects"), "{failure}");
+    assert_eq!(server.requests().len(), 11);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn facts_come_from_head_or_from_the_first_byte() {
+async fn facts_come_from_head_or_from_get_of_the_first_byte() {
     let date = ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT");
     let weak = ("ETag", "W/\"x\"");
-    let server = ScriptedHttpServer::start(move |asked| {
-        match (asked.method.as_str(), asked.path.as_str()) {
-            ("HEAD", "/signed") => head("403 Forbidden", &[], 0),
-            ("HEAD", "/weak") => head("200 OK", &[weak], 5),
-            _ => file(asked, &[1; 1234], &[ETAG, date]),
+    let server = ScriptedHttpServer::start(move |requests| {
+        match (requests.method.as_str(), requests.path.as_str()) {
+            ("HEAD", "/signed") => head_response("403 Forbidden", &[], 0),
+            ("HEAD", "/weak") => head_response("200 OK", &[weak], 5),
+            _ => file_response(requests, &[1; 1234], &[ETAG, date]),
         }
     });
     for path in ["/plain", "/signed"] {
@@ -299,12 +305,13 @@ async fn facts_come_from_head_or_from_the_first_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_are_those_that_the_server_tells_of_the_whole() {
+async fn checksums_come_from_the_digest_of_the_whole_file() {
     let digest = ("Repr-Digest", "md5=:XUFAKrxLKna5cZ2REBfFkg==:");
-    let server = ScriptedHttpServer::start(move |asked| file(asked, b"hello", &[digest]));
+    let server =
+        ScriptedHttpServer::start(move |requests| file_response(requests, b"hello", &[digest]));
     let (mut http, path) = session(&server.url("/f"));
     assert_eq!(
-        http.available_checksums(&path).await.unwrap().whole,
+        http.available_checksums(&path).await.unwrap().whole_files,
         [ChecksumAlgorithm::Md5]
     );
     let sum = http.checksum(ChecksumAlgorithm::Md5, 0, None, &path).await;
@@ -316,7 +323,7 @@ async fn sums_are_those_that_the_server_tells_of_the_whole() {
         let none = http.checksum(algorithm, 0, length, &path).await;
         assert_eq!(none.unwrap_err().exit, Exit::Protocol);
     }
-    assert!(server.asked()[0].field("want-repr-digest").is_some());
+    assert!(server.requests()[0].header("want-repr-digest").is_some());
 }
 
 async fn stored(
@@ -334,33 +341,36 @@ async fn stored(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_is_put_with_its_length_or_in_chunks() {
+async fn a_file_is_put_with_its_length_or_chunked() {
     let body = content(3_000_000);
     for size in [Some(3_000_000), None] {
-        let server = ScriptedHttpServer::start(|_| answer("201 Created", &[], b""));
+        let server = ScriptedHttpServer::start(|_| response("201 Created", &[], b""));
         let (result, control) = stored(&server, &body, size).await;
         assert!(result.unwrap().report.checksum.is_some());
         assert_eq!(control.bytes(), 3_000_000);
-        let asked = server.asked();
+        let requests = server.requests();
         assert_eq!(
-            (asked[0].method.as_str(), asked[0].path.as_str()),
+            (requests[0].method.as_str(), requests[0].path.as_str()),
             ("PUT", "/dir/f")
         );
-        assert!(asked[0].body == *body);
-        assert_eq!(asked[0].field("content-length").is_some(), size.is_some());
-        assert_eq!(asked[0].field("expect"), Some("100-continue"));
+        assert!(requests[0].body == *body);
+        assert_eq!(
+            requests[0].header("content-length").is_some(),
+            size.is_some()
+        );
+        assert_eq!(requests[0].header("expect"), Some("100-continue"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_put_is_told_in_plain_words() {
+async fn a_refused_put_is_explained() {
     for (status, exit, word) in [
         ("409 Conflict", Exit::NotFound, "directory above"),
         ("507 Insufficient Storage", Exit::Local, "full"),
         ("405 Method Not Allowed", Exit::Protocol, "WebDAV"),
         ("403 Forbidden", Exit::Refused, "refuses"),
     ] {
-        let server = ScriptedHttpServer::start(move |_| answer(status, &[], b""));
+        let server = ScriptedHttpServer::start(move |_| response(status, &[], b""));
         let failure = stored(&server, b"hello", Some(5)).await.0.unwrap_err();
         assert_eq!(failure.exit, exit, "{failure}");
         assert!(failure.message.contains(word), "{failure}");
@@ -368,14 +378,14 @@ async fn a_refused_put_is_told_in_plain_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_fetch_ends_at_once() {
+async fn a_cancelled_fetch_ends_at_once() {
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);
-    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-        "HEAD" => head("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1 << 20),
+    let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
+        "HEAD" => head_response("200 OK", &[ETAG, ("Accept-Ranges", "bytes")], 1 << 20),
         _ => {
             counted.fetch_add(1, Ordering::SeqCst);
-            head("200 OK", &[ETAG], 1 << 20)
+            head_response("200 OK", &[ETAG], 1 << 20)
         }
     });
     let (mut http, path) = session(&server.url("/f"));
@@ -389,44 +399,47 @@ async fn a_stopped_fetch_ends_at_once() {
         }
         stopper.cancel();
     });
-    let mut asked = spec(Some(1 << 20), 1);
-    asked.options.stall = Duration::from_secs(3600);
-    let failure = http.fetch(&path, sink, &asked, &control).await.unwrap_err();
+    let mut requests = spec(Some(1 << 20), 1);
+    requests.options.stall = Duration::from_secs(3600);
+    let failure = http
+        .fetch(&path, sink, &requests, &control)
+        .await
+        .unwrap_err();
     stop.await.unwrap();
     assert!(control.is_cancelled(), "{failure}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn collections_are_listed_made_renamed_and_removed() {
+async fn webdav_lists_creates_renames_and_removes() {
     let listing = "<multistatus xmlns='DAV:'>\
         <response><href>/d/</href><propstat><prop><resourcetype><collection/></resourcetype></prop>\
         <status>HTTP/1.1 200 OK</status></propstat></response>\
         <response><href>/d/a%20b</href><propstat><prop><getcontentlength>7</getcontentlength></prop>\
         <status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
-    let server = ScriptedHttpServer::start(move |asked| match asked.method.as_str() {
-        "PROPFIND" => answer("207 Multi-Status", &[], listing.as_bytes()),
-        "MKCOL" if asked.path == "/d/" => answer("405 Method Not Allowed", &[], b""),
-        "MKCOL" => answer("201 Created", &[], b""),
-        "MOVE" | "DELETE" => answer("204 No Content", &[], b"").into_iter().collect(),
-        _ => head("200 OK", &[], 0),
+    let server = ScriptedHttpServer::start(move |requests| match requests.method.as_str() {
+        "PROPFIND" => response("207 Multi-Status", &[], listing.as_bytes()),
+        "MKCOL" if requests.path == "/d/" => response("405 Method Not Allowed", &[], b""),
+        "MKCOL" => response("201 Created", &[], b""),
+        "MOVE" | "DELETE" => response("204 No Content", &[], b"").into_iter().collect(),
+        _ => head_response("200 OK", &[], 0),
     });
     let (mut http, _) = session(&server.url("/"));
-    let listed = http.list(b"/d").await.unwrap();
-    assert_eq!(listed.len(), 1);
+    let entries = http.list(b"/d").await.unwrap();
+    assert_eq!(entries.len(), 1);
     assert_eq!(
-        (listed[0].entry.name.as_slice(), listed[0].entry.size),
+        (entries[0].entry.name.as_slice(), entries[0].entry.size),
         (&b"a b"[..], Some(7))
     );
     assert_eq!(http.make_dir(b"/new").await, Ok(true));
     http.rename(b"/.part", b"/d/f", None).await.unwrap();
     http.remove(b"/d/f").await.unwrap();
-    let asked = server.asked();
-    assert_eq!(asked[0].field("depth"), Some("1"));
-    assert_eq!(asked[1].path, "/new/");
-    let renamed = &asked[2];
+    let requests = server.requests();
+    assert_eq!(requests[0].header("depth"), Some("1"));
+    assert_eq!(requests[1].path, "/new/");
+    let renamed = &requests[2];
     assert_eq!(
-        renamed.field("destination"),
+        renamed.header("destination"),
         Some(server.url("/d/f").as_str())
     );
-    assert_eq!(renamed.field("overwrite"), Some("T"));
+    assert_eq!(renamed.header("overwrite"), Some("T"));
 }

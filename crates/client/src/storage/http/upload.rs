@@ -1,4 +1,4 @@
-//! PUT: a whole file, from its first byte to its last.
+//! PUT of a whole file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,11 @@ use crate::transfer::outcome::pull_failure;
 use crate::{CopyFailure, Exit};
 use data::error::DataError;
 
-/// Bodies from this size on wait for the server's consent (RFC 9110 §10.1.1), bytes: a refusal then costs no upload.
-const WORTH_ASKING: u64 = 1 << 20;
+/// Size from which a body waits for 100 Continue (RFC 9110 section 10.1.1), bytes. A refusal then
+/// costs no upload.
+const EXPECT_CONTINUE_FROM: u64 = 1 << 20;
 
-/// A failure on either side.
+/// A failure of the local transfer or of the server.
 enum PutError {
     Data(DataError),
     Refused(CopyFailure),
@@ -33,54 +34,62 @@ impl From<DataError> for PutError {
 /// Sends the file, or the part of it that `spec` names.
 ///
 /// # Errors
-/// The refusal by its class; `Local` for the source's errors.
+/// The refusal by its class. `Local` for errors of the source.
 pub(super) fn put(
-    caller: &mut HttpClient,
+    client: &mut HttpClient,
     target: &HttpUrl,
     source: &dyn Source,
     spec: &TransferSpec,
     settings: &TransferSettings,
     control: &Arc<TransferControl>,
 ) -> Result<TransferReport, CopyFailure> {
-    let doing = format!("write {target}");
-    if spec.destination_offset.is_some_and(|place| place > 0) || !spec.completed_ranges.is_empty() {
-        let message = format!("cannot {doing}: HTTP servers take whole files only");
+    let action = format!("write {target}");
+    if spec.destination_offset.is_some_and(|offset| offset > 0) || !spec.completed_ranges.is_empty()
+    {
+        let message = format!("cannot {action}: HTTP servers accept whole files only");
         return Err(CopyFailure::new(Exit::Protocol, message));
     }
-    let extent = BodyRange {
+    let range = BodyRange {
         offset: spec.part.map_or(0, |(offset, _)| offset),
         length: spec.size.or(spec.part.map(|(_, length)| length)),
     };
-    let mut fields = vec![("content-type", "application/octet-stream".to_owned())];
-    if let Some(length) = extent.length {
-        fields.push(("content-length", length.to_string()));
+    let mut headers = vec![("content-type", "application/octet-stream".to_owned())];
+    if let Some(length) = range.length {
+        headers.push(("content-length", length.to_string()));
     }
-    if extent.length.is_none_or(|length| length >= WORTH_ASKING) {
-        fields.push(("expect", "100-continue".to_owned()));
+    if range
+        .length
+        .is_none_or(|length| length >= EXPECT_CONTINUE_FROM)
+    {
+        headers.push(("expect", "100-continue".to_owned()));
     }
-    let dialer = Arc::clone(&caller.dialer);
-    let sent = body::run(source, extent, settings, (control, &dialer), |bytes| {
-        let ask = HttpRequest {
+    let dialer = Arc::clone(&client.dialer);
+    let result = body::run(source, range, settings, (control, &dialer), |bytes| {
+        let request = HttpRequest {
             method: "PUT",
-            target,
-            fields: &fields,
-            doing: &doing,
+            url: target,
+            headers: &headers,
+            action: &action,
         };
+        // From here on the server may have received bytes.
         spec.started.store(true, Ordering::Relaxed);
-        let reply = caller
-            .ask(&ask, HttpRequestBody::Bytes(bytes))
+        let response = client
+            .send(&request, HttpRequestBody::Bytes(bytes))
             .map_err(PutError::Refused)?;
-        let done = match reply.status() {
+        let result = match response.status() {
             200 | 201 | 204 => Ok(()),
-            _ => Err(PutError::Refused(errors::of_status(&doing, &reply))),
+            _ => Err(PutError::Refused(errors::status_failure(
+                &action, &response,
+            ))),
         };
-        reply.skip();
-        done
+        // The connection can then carry the next request.
+        response.discard_body();
+        result
     });
-    sent.map_err(|broken| match broken {
+    result.map_err(|error| match error {
         PutError::Refused(failure) => failure,
         PutError::Data(error) => {
-            pull_failure(&target.authority(), &doing, &error, &spec.confirmation)
+            pull_failure(&target.authority(), &action, &error, &spec.confirmation)
         }
     })
 }

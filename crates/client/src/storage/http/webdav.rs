@@ -1,5 +1,4 @@
-//! A WebDAV server for tests, which keeps its files in memory: what it does can be watched and
-//! disturbed.
+//! A test WebDAV server with files in memory and injected faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,9 +10,9 @@ use data::checksum::ChecksumHasher;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use proto::checksum::ChecksumAlgorithm;
 
-use super::scripted::{ReceivedRequest, ScriptedHttpServer, answer, head};
+use super::scripted::{ReceivedRequest, ScriptedHttpServer, head_response, response};
 
-/// Listens as long as it lives.
+/// Listens until dropped.
 pub(crate) struct WebDavServer {
     scripted: ScriptedHttpServer,
     state: Arc<Mutex<WebDavState>>,
@@ -21,22 +20,22 @@ pub(crate) struct WebDavServer {
 
 #[derive(Default)]
 struct WebDavState {
-    /// By their paths, decoded and without a slash at the end.
+    /// By decoded path without a trailing slash.
     files: BTreeMap<Vec<u8>, WebDavFile>,
-    /// The same; the root is none of them.
+    /// Likewise. The root is not included.
     directories: BTreeSet<Vec<u8>>,
-    /// Files that were stored so far.
+    /// Number of files stored so far, used as version.
     versions: u32,
-    /// The next answers with longer bodies are cut off after so many bytes of them.
-    breaks: Vec<usize>,
-    /// Each file becomes another one once so many bytes of it were sent.
-    changes: Option<u64>,
-    /// The whole file is sent whatever range is asked for.
+    /// The next responses are cut off after so many bytes, if their bodies are longer.
+    cut_after: Vec<usize>,
+    /// Each file is replaced once so many bytes were sent.
+    change_after: Option<u64>,
+    /// The whole file is sent for any range.
     ignores_ranges: bool,
-    /// Neither sums nor entity tags are told.
-    is_plain: bool,
-    /// The sums told are of other bytes.
-    lies: bool,
+    /// Neither digests nor entity tags are sent.
+    omits_digests: bool,
+    /// The digests sent are of other bytes.
+    wrong_digests: bool,
     /// Bytes of files that were sent.
     sent: u64,
 }
@@ -47,25 +46,25 @@ struct WebDavFile {
 }
 
 impl WebDavServer {
-    /// An empty one.
+    /// An empty server.
     pub(crate) fn start() -> Self {
         let state = Arc::<Mutex<WebDavState>>::default();
         let shared = Arc::clone(&state);
-        let scripted = ScriptedHttpServer::start(move |asked| lock(&shared).reply(asked));
+        let scripted = ScriptedHttpServer::start(move |request| lock(&shared).reply(request));
         Self { scripted, state }
     }
 
-    /// The URL of a path, which needs no encoding.
+    /// The URL of a path that needs no encoding.
     pub(crate) fn url(&self, path: &str) -> String {
         self.scripted.url(path)
     }
 
-    /// Stores a file in a directory that exists.
+    /// Stores a file in an existing directory.
     pub(crate) fn put(&self, path: &str, bytes: &[u8]) {
         lock(&self.state).store(path.as_bytes(), bytes.to_vec());
     }
 
-    /// The bytes of a file, if it is there.
+    /// The bytes of a file, if it exists.
     pub(crate) fn get(&self, path: &str) -> Option<Vec<u8>> {
         let state = lock(&self.state);
         let stored = state.files.get(path.as_bytes())?;
@@ -81,26 +80,26 @@ impl WebDavServer {
             .collect()
     }
 
-    /// Bytes of files that were sent so far, headers not counted.
+    /// Bytes of files sent so far, without headers.
     pub(crate) fn sent(&self) -> u64 {
         lock(&self.state).sent
     }
 
-    /// Connections that were made so far.
+    /// Connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
-        let asked = self.scripted.asked();
-        let numbers: BTreeSet<_> = asked.iter().map(|asked| asked.connection).collect();
+        let request = self.scripted.requests();
+        let numbers: BTreeSet<_> = request.iter().map(|request| request.connection).collect();
         numbers.len()
     }
 
-    /// Cuts the next answers off, one for each length in bytes.
+    /// Cuts off the next responses, one for each length in bytes.
     pub(crate) fn break_after(&self, lengths: &[usize]) {
-        lock(&self.state).breaks = lengths.to_vec();
+        lock(&self.state).cut_after = lengths.to_vec();
     }
 
-    /// Replaces what is read once so many bytes were sent.
+    /// Replaces the file that is being read once so many bytes were sent.
     pub(crate) fn change_after(&self, sent: u64) {
-        lock(&self.state).changes = Some(sent);
+        lock(&self.state).change_after = Some(sent);
     }
 
     /// Sends whole files from now on.
@@ -108,14 +107,14 @@ impl WebDavServer {
         lock(&self.state).ignores_ranges = true;
     }
 
-    /// Tells neither sums nor entity tags from now on.
-    pub(crate) fn make_plain(&self) {
-        lock(&self.state).is_plain = true;
+    /// Sends neither digests nor entity tags from now on.
+    pub(crate) fn omit_digests_and_etags(&self) {
+        lock(&self.state).omits_digests = true;
     }
 
-    /// Tells wrong sums from now on.
-    pub(crate) fn lie(&self) {
-        lock(&self.state).lies = true;
+    /// Sends wrong digests from now on.
+    pub(crate) fn send_wrong_digests(&self) {
+        lock(&self.state).wrong_digests = true;
     }
 }
 
@@ -123,8 +122,8 @@ fn lock(state: &Mutex<WebDavState>) -> MutexGuard<'_, WebDavState> {
     state.lock().unwrap()
 }
 
-/// The path of a URL or of a request's target, without the slash at its end.
-fn decoded(uri: &str) -> Vec<u8> {
+/// The path of a URL or of a request target, without a trailing slash.
+fn decoded_path(uri: &str) -> Vec<u8> {
     let path = uri.split_once("://").map_or(uri, |(_, rest)| {
         rest.find('/').map_or("/", |slash| &rest[slash..])
     });
@@ -137,33 +136,35 @@ fn parent(path: &[u8]) -> &[u8] {
     &path[..slash.unwrap_or(0)]
 }
 
-fn bare(status: &str) -> Vec<u8> {
-    answer(status, &[], b"")
+fn empty_response(status: &str) -> Vec<u8> {
+    response(status, &[], b"")
 }
 
 impl WebDavState {
-    fn reply(&mut self, asked: &ReceivedRequest) -> Vec<u8> {
-        let path = decoded(&asked.path);
+    fn reply(&mut self, request: &ReceivedRequest) -> Vec<u8> {
+        let path = decoded_path(&request.path);
         let is_directory = self.is_directory(&path);
         let is_there = is_directory || self.files.contains_key(&path);
-        match asked.method.as_str() {
-            "HEAD" | "GET" | "DELETE" | "PROPFIND" | "MOVE" if !is_there => bare("404 Not Found"),
-            "HEAD" | "GET" if !is_directory => self.send(asked, &path),
-            "HEAD" | "GET" if asked.path.ends_with('/') => head("403 Forbidden", &[], 0),
-            "HEAD" | "GET" => {
-                let location = format!("{}/", asked.path);
-                head("301 Moved Permanently", &[("Location", &location)], 0)
+        match request.method.as_str() {
+            "HEAD" | "GET" | "DELETE" | "PROPFIND" | "MOVE" if !is_there => {
+                empty_response("404 Not Found")
             }
-            "MKCOL" | "PUT" if is_directory => bare("405 Method Not Allowed"),
-            "MKCOL" if is_there => bare("405 Method Not Allowed"),
-            "MKCOL" | "PUT" if !self.is_directory(parent(&path)) => bare("409 Conflict"),
+            "HEAD" | "GET" if !is_directory => self.send(request, &path),
+            "HEAD" | "GET" if request.path.ends_with('/') => head_response("403 Forbidden", &[], 0),
+            "HEAD" | "GET" => {
+                let location = format!("{}/", request.path);
+                head_response("301 Moved Permanently", &[("Location", &location)], 0)
+            }
+            "MKCOL" | "PUT" if is_directory => empty_response("405 Method Not Allowed"),
+            "MKCOL" if is_there => empty_response("405 Method Not Allowed"),
+            "MKCOL" | "PUT" if !self.is_directory(parent(&path)) => empty_response("409 Conflict"),
             "MKCOL" => {
                 self.directories.insert(path);
-                bare("201 Created")
+                empty_response("201 Created")
             }
             "PUT" => {
-                self.store(&path, asked.body.clone());
-                bare(if is_there {
+                self.store(&path, request.body.clone());
+                empty_response(if is_there {
                     "204 No Content"
                 } else {
                     "201 Created"
@@ -174,11 +175,11 @@ impl WebDavState {
                 let stays = |other: &[u8]| other != path && !other.starts_with(&below);
                 self.files.retain(|other, _| stays(other));
                 self.directories.retain(|other| stays(other));
-                bare("204 No Content")
+                empty_response("204 No Content")
             }
-            "MOVE" => self.rename(asked, &path),
-            "PROPFIND" => self.tell(asked, &path),
-            _ => bare("501 Not Implemented"),
+            "MOVE" => self.rename(request, &path),
+            "PROPFIND" => self.propfind(request, &path),
+            _ => empty_response("501 Not Implemented"),
         }
     }
 
@@ -195,26 +196,27 @@ impl WebDavState {
         self.files.insert(path.to_vec(), stored);
     }
 
-    /// Only of files: nothing moves directories here.
-    fn rename(&mut self, asked: &ReceivedRequest, from: &[u8]) -> Vec<u8> {
-        let to = decoded(asked.field("destination").unwrap_or_default());
+    /// Renames files only; no test moves directories.
+    fn rename(&mut self, request: &ReceivedRequest, from: &[u8]) -> Vec<u8> {
+        let to = decoded_path(request.header("destination").unwrap_or_default());
         if self.is_directory(&to) || !self.is_directory(parent(&to)) {
-            return bare("409 Conflict");
+            return empty_response("409 Conflict");
         }
-        if asked.field("overwrite") == Some("F") && self.files.contains_key(&to) {
-            return bare("412 Precondition Failed");
+        if request.header("overwrite") == Some("F") && self.files.contains_key(&to) {
+            return empty_response("412 Precondition Failed");
         }
         let Some(stored) = self.files.remove(from) else {
-            return bare("403 Forbidden");
+            return empty_response("403 Forbidden");
         };
         match self.files.insert(to, stored) {
-            Some(_) => bare("204 No Content"),
-            None => bare("201 Created"),
+            Some(_) => empty_response("204 No Content"),
+            None => empty_response("201 Created"),
         }
     }
 
-    /// RFC 9110 §13, §14 and RFC 9530 of one file.
-    fn send(&mut self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
+    /// GET and HEAD of one file with conditions and ranges (RFC 9110 sections 13 and 14) and
+    /// digests (RFC 9530).
+    fn send(&mut self, request: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let stored = &self.files[path];
         let (bytes, version) = (Arc::clone(&stored.bytes), stored.version);
         let size = bytes.len() as u64;
@@ -224,79 +226,91 @@ impl WebDavState {
             version % 60
         );
         let etag = format!("\"{version}\"");
-        let digest = digest(if self.lies { &b"else"[..] } else { &bytes });
-        let told;
+        let digest = digest(if self.wrong_digests {
+            &b"else"[..]
+        } else {
+            &bytes
+        });
+        let content_range;
         let mut fields = vec![("Last-Modified", modified.as_str())];
-        if !self.is_plain {
+        if !self.omits_digests {
             fields.extend([("ETag", etag.as_str()), ("Repr-Digest", &digest)]);
         }
-        let is = |told: &str| told == modified || (told == etag && !self.is_plain);
-        let required = ["if-match", "if-unmodified-since"].map(|name| asked.field(name));
-        if required.iter().flatten().any(|told| !is(told)) {
-            return bare("412 Precondition Failed");
+        let is_current = |value: &str| value == modified || (value == etag && !self.omits_digests);
+        let required = ["if-match", "if-unmodified-since"].map(|name| request.header(name));
+        if required.iter().flatten().any(|value| !is_current(value)) {
+            return empty_response("412 Precondition Failed");
         }
         if !self.ignores_ranges {
             fields.push(("Accept-Ranges", "bytes"));
         }
-        if asked.method == "HEAD" {
-            let all = head("200 OK", &fields, bytes.len());
-            // Apache tells no length of empty files.
-            let told = String::from_utf8(all).unwrap();
-            return told.replace("Content-Length: 0\r\n", "").into_bytes();
+        if request.method == "HEAD" {
+            let response = head_response("200 OK", &fields, bytes.len());
+            // Apache sends no length for empty files.
+            let text = String::from_utf8(response).unwrap();
+            return text.replace("Content-Length: 0\r\n", "").into_bytes();
         }
-        let same = asked.field("if-range").is_none_or(is);
+        let same = request.header("if-range").is_none_or(is_current);
         let (mut status, mut body) = ("200 OK", &bytes[..]);
-        if asked.field("range").is_some() && same && !self.ignores_ranges {
-            let Some(range) = asked.range(size).filter(|range| range.start < size) else {
-                return bare("416 Range Not Satisfiable");
+        if request.header("range").is_some() && same && !self.ignores_ranges {
+            let Some(range) = request.range(size).filter(|range| range.start < size) else {
+                return empty_response("416 Range Not Satisfiable");
             };
             let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
             (status, body) = ("206 Partial Content", &bytes[start..end]);
-            told = format!("bytes {start}-{}/{size}", end - 1);
-            fields.push(("Content-Range", &told));
+            content_range = format!("bytes {start}-{}/{size}", end - 1);
+            fields.push(("Content-Range", &content_range));
         }
-        let cut = self.breaks.first().copied().filter(|cut| *cut < body.len());
+        let cut = self
+            .cut_after
+            .first()
+            .copied()
+            .filter(|cut| *cut < body.len());
         if let Some(cut) = cut {
-            self.breaks.remove(0);
+            self.cut_after.remove(0);
             fields.push(("Connection", "close"));
             self.sent += cut as u64;
-            let all = answer(status, &fields, body);
-            return all[..all.len() - body.len() + cut].to_vec();
+            let response = response(status, &fields, body);
+            return response[..response.len() - body.len() + cut].to_vec();
         }
         self.sent += body.len() as u64;
-        let reply = answer(status, &fields, body);
-        if self.changes.is_some_and(|sent| self.sent >= sent) {
-            self.changes = None;
+        let reply = response(status, &fields, body);
+        if self.change_after.is_some_and(|sent| self.sent >= sent) {
+            self.change_after = None;
             let other = bytes.iter().map(|byte| !byte).collect();
             self.store(path, other);
         }
         reply
     }
 
-    /// RFC 4918 §9.1, as deep as one level.
-    fn tell(&self, asked: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
+    /// PROPFIND (RFC 4918 section 9.1) with depth 0 or 1.
+    fn propfind(&self, request: &ReceivedRequest, path: &[u8]) -> Vec<u8> {
         let mut text = "<?xml version=\"1.0\"?><D:multistatus xmlns:D=\"DAV:\">".to_owned();
-        let deep = asked.field("depth") == Some("1");
-        let told = |other: &[u8]| other == path || (deep && parent(other) == path);
+        let deep = request.header("depth") == Some("1");
+        let is_listed = |other: &[u8]| other == path || (deep && parent(other) == path);
         let root = [Vec::new()];
-        for directory in root.iter().chain(&self.directories).filter(|d| told(d)) {
+        for directory in root
+            .iter()
+            .chain(&self.directories)
+            .filter(|d| is_listed(d))
+        {
             let kind = "<D:resourcetype><D:collection/></D:resourcetype>";
-            respond(&mut text, &[directory, &b"/"[..]].concat(), kind);
+            push_resource(&mut text, &[directory, &b"/"[..]].concat(), kind);
         }
-        for (file, stored) in self.files.iter().filter(|(file, _)| told(file)) {
+        for (file, stored) in self.files.iter().filter(|(file, _)| is_listed(file)) {
             let facts = format!(
                 "<D:resourcetype/><D:getcontentlength>{}</D:getcontentlength><D:getetag>\"{}\"</D:getetag>",
                 stored.bytes.len(),
                 stored.version
             );
-            respond(&mut text, file, &facts);
+            push_resource(&mut text, file, &facts);
         }
         text.push_str("</D:multistatus>");
-        answer("207 Multi-Status", &[], text.as_bytes())
+        response("207 Multi-Status", &[], text.as_bytes())
     }
 }
 
-fn respond(text: &mut String, path: &[u8], facts: &str) {
+fn push_resource(text: &mut String, path: &[u8], facts: &str) {
     let parts = path.split(|b| *b == b'/');
     let parts: Vec<_> = parts
         .map(|part| percent_encode(part, NON_ALPHANUMERIC).to_string())
@@ -309,7 +323,7 @@ fn respond(text: &mut String, path: &[u8], facts: &str) {
     );
 }
 
-/// The value of Repr-Digest.
+/// The value of the Repr-Digest header.
 fn digest(bytes: &[u8]) -> String {
     let mut digest = ChecksumHasher::new(ChecksumAlgorithm::Sha256);
     digest.update(bytes);

@@ -1,15 +1,15 @@
-//! The one way for a copy, over a web server that does as it is told.
+//! The copy engine over a WebDAV server with injected faults.
 
 use std::path::Path;
 
-use super::tests::{LENGTH, copy, retrying};
+use super::{LENGTH, copy, options_with_retries};
 use crate::batch::tests::options;
 use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
 use crate::storage::webdav::WebDavServer;
 use crate::{CopyOptions, Exit, Parallelism};
 
-/// Bytes that may be sent again after a break: those that were on their way.
+/// Bytes in flight at a break, which may be sent again.
 const LOST: u64 = 1 << 20;
 
 /// A server with the file `/f`.
@@ -37,23 +37,23 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_connections_bring_one_file_and_its_sum_is_compared() {
+async fn several_connections_fetch_one_file_and_its_digest_is_compared() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
     let (summary, warnings) = copy(&server.url("/f"), &to, &with_streams(4, options())).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!((summary.verified.as_str(), warnings.len()), ("sha256", 0));
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     assert_eq!(server.sent(), LENGTH as u64);
-    // One of them was there before, to look.
+    // One of them was opened before, for HEAD.
     assert!(
         (4..=6).contains(&server.connections()),
         "{}",
         server.connections()
     );
-    server.lie();
+    server.send_wrong_digests();
     let other = dir.path().join("g").display().to_string();
     let (summary, _) = copy(&server.url("/f"), &other, &options()).await;
     assert_eq!(summary.exit, Exit::Integrity);
@@ -61,20 +61,20 @@ async fn several_connections_bring_one_file_and_its_sum_is_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_get_that_breaks_goes_on_and_moves_nothing_twice() {
+async fn an_interrupted_get_continues_without_moving_bytes_twice() {
     for streams in [1, 4] {
         let dir = tempfile::tempdir().unwrap();
         let (server, bytes) = server();
         server.break_after(&[900_000, 700_000]);
-        let here = dir.path().join("f");
-        let to = here.display().to_string();
-        let options = with_streams(streams, retrying());
+        let local_path = dir.path().join("f");
+        let to = local_path.display().to_string();
+        let options = with_streams(streams, options_with_retries());
         let (summary, _) = copy(&server.url("/f"), &to, &options).await;
         assert_eq!(summary.exit, Exit::Done, "{streams}: {summary:?}");
         assert_eq!(summary.verified, "sha256");
-        assert!(std::fs::read(&here).unwrap() == bytes);
+        assert!(std::fs::read(&local_path).unwrap() == bytes);
         assert_eq!(names(dir.path()), ["f"]);
-        // Several streams stop in the middle of what they were asked.
+        // With several streams, each break loses the rest of the ranges that were requested.
         let most = LENGTH as u64 + LOST + if streams > 1 { 6 << 20 } else { 0 };
         assert!(server.sent() < most, "{streams}: {}", server.sent());
         assert!(summary.bytes < LENGTH as u64 + LOST, "{}", summary.bytes);
@@ -82,22 +82,22 @@ async fn a_get_that_breaks_goes_on_and_moves_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_later_run_goes_on_from_what_is_here() {
+async fn a_later_run_resumes_from_the_partial_file() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
     server.break_after(&[5 << 20]);
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
     let resuming = CopyOptions {
         resume: true,
         ..with_streams(1, options())
     };
     let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
     assert_eq!(summary.exit, Exit::Unreachable);
-    assert!(!here.exists());
+    assert!(!local_path.exists());
     let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     assert!(server.sent() < LENGTH as u64 + LOST, "{}", server.sent());
     let before = server.sent();
     let (summary, _) = copy(&server.url("/f"), &to, &resuming).await;
@@ -106,17 +106,17 @@ async fn a_later_run_goes_on_from_what_is_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_changes_meanwhile_is_none() {
+async fn a_file_that_changes_during_the_copy_fails() {
     for (plain, streams) in [(false, 1), (false, 4), (true, 1), (true, 4)] {
         let dir = tempfile::tempdir().unwrap();
         let (server, _) = server();
         if plain {
-            server.make_plain();
+            server.omit_digests_and_etags();
         }
         server.break_after(&[900_000]);
         server.change_after(1 << 20);
         let to = dir.path().join("f").display().to_string();
-        let options = with_streams(streams, retrying());
+        let options = with_streams(streams, options_with_retries());
         let (summary, _) = copy(&server.url("/f"), &to, &options).await;
         assert_eq!(
             summary.exit,
@@ -128,39 +128,48 @@ async fn a_file_that_changes_meanwhile_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ignores_ranges_sends_all_and_what_is_here_is_kept() {
+async fn a_server_that_ignores_ranges_sends_the_whole_file_once_more() {
     let dir = tempfile::tempdir().unwrap();
     let (server, bytes) = server();
     server.ignore_ranges();
     server.break_after(&[6 << 20]);
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
-    let (summary, _) = copy(&server.url("/f"), &to, &with_streams(4, retrying())).await;
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
+    let (summary, _) = copy(
+        &server.url("/f"),
+        &to,
+        &with_streams(4, options_with_retries()),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!(summary.verified, "sha256");
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     assert!(summary.bytes < LENGTH as u64 + LOST, "{}", summary.bytes);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_here_from_and_to_a_web_server_is_verified() {
+async fn relayed_copies_from_and_to_a_web_server_are_verified() {
     let (server, bytes) = server();
-    let shelf = MemoryStore::named("web");
+    let store = MemoryStore::named("web");
     for streams in [1, 4] {
         let to = format!("memory://web/{streams}");
-        let (summary, warnings) =
-            copy(&server.url("/f"), &to, &with_streams(streams, retrying())).await;
+        let (summary, warnings) = copy(
+            &server.url("/f"),
+            &to,
+            &with_streams(streams, options_with_retries()),
+        )
+        .await;
         assert_eq!(summary.exit, Exit::Done, "{summary:?}");
         assert_eq!((summary.verified.as_str(), warnings.len()), ("sha256", 0));
-        assert!(shelf.get(&format!("/{streams}")).as_ref() == Some(&bytes));
+        assert!(store.get(&format!("/{streams}")).as_ref() == Some(&bytes));
     }
     assert_eq!(server.sent(), 2 * LENGTH as u64);
     let (summary, _) = copy("memory://web/1", &server.url("/g"), &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(server.get("/g") == Some(bytes));
-    assert_eq!(server.paths(), ["/f", "/g"], "nothing is left beside it");
+    assert_eq!(server.paths(), ["/f", "/g"], "no partial file is left");
     assert_eq!(summary.verified, "sha256");
-    server.make_plain();
+    server.omit_digests_and_etags();
     for (from, to, verified) in [
         (server.url("/f"), "memory://web/plain".to_owned(), "crc32c"),
         ("memory://web/1".to_owned(), server.url("/plain"), "size"),
@@ -174,42 +183,52 @@ async fn what_passes_here_from_and_to_a_web_server_is_verified() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_sum_is_found_at_either_end() {
+async fn a_wrong_digest_at_either_end_fails() {
     let (server, bytes) = server();
-    server.lie();
-    let shelf = MemoryStore::named("web.lies");
-    shelf.put("/f", &bytes, 1_000_000_000);
+    server.send_wrong_digests();
+    let store = MemoryStore::named("web.lies");
+    store.put("/f", &bytes, 1_000_000_000);
     let dir = tempfile::tempdir().unwrap();
-    let here = dir.path().join("f");
-    std::fs::write(&here, &bytes).unwrap();
+    let local_path = dir.path().join("f");
+    std::fs::write(&local_path, &bytes).unwrap();
     for (from, to) in [
         (server.url("/f"), "memory://web.lies/g".to_owned()),
         ("memory://web.lies/f".to_owned(), server.url("/g")),
-        (here.display().to_string(), server.url("/g")),
+        (local_path.display().to_string(), server.url("/g")),
     ] {
         let (summary, _) = copy(&from, &to, &options()).await;
         assert_eq!(summary.exit, Exit::Integrity, "{from}: {summary:?}");
     }
-    assert_eq!((shelf.get("/g"), server.get("/g")), (None, None));
+    assert_eq!((store.get("/g"), server.get("/g")), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_relay_that_breaks_starts_over_and_never_stores_a_part() {
+async fn an_interrupted_relay_starts_over_and_stores_no_incomplete_file() {
     let (server, bytes) = server();
-    let shelf = MemoryStore::named("web.breaks");
+    let store = MemoryStore::named("web.breaks");
     server.break_after(&[3 << 20]);
-    let (summary, _) = copy(&server.url("/f"), "memory://web.breaks/f", &retrying()).await;
+    let (summary, _) = copy(
+        &server.url("/f"),
+        "memory://web.breaks/f",
+        &options_with_retries(),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
-    assert!(shelf.get("/f").as_ref() == Some(&bytes));
-    shelf.break_after(&[3 << 20]);
-    let (summary, _) = copy("memory://web.breaks/f", &server.url("/up"), &retrying()).await;
+    assert!(store.get("/f").as_ref() == Some(&bytes));
+    store.break_after(&[3 << 20]);
+    let (summary, _) = copy(
+        "memory://web.breaks/f",
+        &server.url("/up"),
+        &options_with_retries(),
+    )
+    .await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(server.get("/up") == Some(bytes));
     assert_eq!(server.paths(), ["/f", "/up"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trees_go_up_and_come_back() {
+async fn trees_are_uploaded_and_downloaded() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("t/a b")).unwrap();
     for name in ["t/one", "t/two%41.nc", "t/a b/three?.nc"] {

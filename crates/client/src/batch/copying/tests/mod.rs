@@ -1,4 +1,4 @@
-//! The one way for a copy, over storages in memory that do as they are told.
+//! The copy engine over in-memory storages with injected faults.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -8,13 +8,15 @@ use crate::storage::conformance::content;
 use crate::storage::memory::MemoryStore;
 use crate::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Exit, VerifyMode};
 
-/// Length of a file that takes many steps.
-pub(super) const LENGTH: usize = 8 << 20;
+mod web;
+
+/// Length of a file that takes many write steps.
+const LENGTH: usize = 8 << 20;
 
 #[derive(Default)]
 struct RecordedWarnings(Mutex<Vec<String>>);
 
-/// The sizes of the files that began to move.
+/// Sizes of the files whose transfer began.
 #[derive(Default)]
 struct StartedSizes(Mutex<Vec<Option<u64>>>);
 
@@ -34,27 +36,23 @@ impl CopyObserver for RecordedWarnings {
     }
 }
 
-pub(super) async fn copy(
-    from: &str,
-    to: &str,
-    options: &CopyOptions,
-) -> (CopySummary, Vec<String>) {
-    let heard = Arc::new(RecordedWarnings::default());
-    let observer = Arc::clone(&heard) as Arc<dyn CopyObserver>;
+async fn copy(from: &str, to: &str, options: &CopyOptions) -> (CopySummary, Vec<String>) {
+    let warnings_seen = Arc::new(RecordedWarnings::default());
+    let observer = Arc::clone(&warnings_seen) as Arc<dyn CopyObserver>;
     let summary = crate::copy(&[from.to_owned()], to, options, observer).await;
-    let warnings = heard.0.lock().unwrap().clone();
+    let warnings = warnings_seen.0.lock().unwrap().clone();
     (summary, warnings)
 }
 
-pub(super) fn retrying() -> CopyOptions {
+fn options_with_retries() -> CopyOptions {
     CopyOptions {
         retries: 3,
         ..options()
     }
 }
 
-/// Shelves of this test alone: full of one file, and empty.
-fn shelves(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
+/// Stores that only this test uses: one with the file `/f`, one empty.
+fn memory_stores(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
     let (from, to) = (format!("{test}.from"), format!("{test}.to"));
     let (from, to) = (MemoryStore::named(&from), MemoryStore::named(&to));
     let bytes = content(9, LENGTH);
@@ -63,8 +61,8 @@ fn shelves(test: &str) -> (Arc<MemoryStore>, Arc<MemoryStore>, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn between_two_places_that_know_nothing_of_each_other_the_bytes_pass_here() {
-    let (_, to, bytes) = shelves("relayed");
+async fn storages_without_third_party_transfers_are_relayed() {
+    let (_, to, bytes) = memory_stores("relayed");
     let (summary, warnings) = copy(
         "memory://relayed.from/f",
         "memory://relayed.to/g",
@@ -74,21 +72,21 @@ async fn between_two_places_that_know_nothing_of_each_other_the_bytes_pass_here(
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!((summary.verified.as_str(), warnings.len()), ("crc32c", 0));
     assert!(to.get("/g") == Some(bytes));
-    assert_eq!(to.paths(), ["/g"], "nothing is left beside it");
+    assert_eq!(to.paths(), ["/g"], "no partial file is left");
 }
 
 #[tokio::test]
-async fn a_relay_that_breaks_at_either_end_starts_over_and_never_stores_a_part() {
+async fn a_relay_broken_at_either_end_starts_over_and_stores_no_incomplete_file() {
     for (broken, end) in [("relay.breaks.at.source", 0), ("relay.breaks.at.store", 1)] {
-        let (from, to, bytes) = shelves(broken);
+        let (from, to, bytes) = memory_stores(broken);
         [&from, &to][end].break_after(&[3 << 20]);
         let source = format!("memory://{broken}.from/f");
         let destination = format!("memory://{broken}.to/f");
-        let (summary, _) = copy(&source, &destination, &retrying()).await;
+        let (summary, _) = copy(&source, &destination, &options_with_retries()).await;
         assert_eq!(summary.exit, Exit::Done, "{broken}: {summary:?}");
         assert!(to.get("/f") == Some(bytes));
         assert_eq!(to.paths(), ["/f"]);
-        let (_, to, _) = shelves(&format!("{broken}.once"));
+        let (_, to, _) = memory_stores(&format!("{broken}.once"));
         to.break_after(&[3 << 20]);
         let source = format!("memory://{broken}.once.from/f");
         let destination = format!("memory://{broken}.once.to/f");
@@ -99,20 +97,20 @@ async fn a_relay_that_breaks_at_either_end_starts_over_and_never_stores_a_part()
 }
 
 #[tokio::test]
-async fn an_end_of_a_relay_that_waits_for_its_storage_hears_of_the_other_ones_end() {
-    let (from, to, _) = shelves("silent");
+async fn a_stalled_side_of_a_relay_ends_when_the_other_side_fails() {
+    let (from, to, _) = memory_stores("silent");
     from.stall_at(2 << 20);
     to.break_after(&[1 << 20]);
-    let begun = std::time::Instant::now();
+    let observer = std::time::Instant::now();
     let (summary, _) = copy("memory://silent.from/f", "memory://silent.to/f", &options()).await;
     assert_eq!(summary.exit, Exit::Unreachable);
-    let told = summary.first_failure.unwrap().message;
-    assert!(told.contains("silent.to"), "{told}");
-    assert!(begun.elapsed() < options().transfer.stall);
+    let message = summary.first_failure.unwrap().message;
+    assert!(message.contains("silent.to"), "{message}");
+    assert!(observer.elapsed() < options().transfer.stall);
 }
 
 #[tokio::test]
-async fn a_relay_that_breaks_each_time_is_given_up() {
+async fn a_relay_that_breaks_each_time_fails_after_its_retries() {
     let (from, to) = (
         MemoryStore::named("vain.from"),
         MemoryStore::named("vain.to"),
@@ -129,15 +127,15 @@ async fn a_relay_that_breaks_each_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_download_that_breaks_goes_on_from_what_is_here() {
+async fn an_interrupted_download_continues_from_the_partial_file() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, _, bytes) = shelves("down");
+    let (from, _, bytes) = memory_stores("down");
     from.break_after(&[3 << 20, 2 << 20]);
-    let here = dir.path().join("f");
-    let to = here.display().to_string();
-    let (summary, _) = copy("memory://down.from/f", &to, &retrying()).await;
+    let local_path = dir.path().join("f");
+    let to = local_path.display().to_string();
+    let (summary, _) = copy("memory://down.from/f", &to, &options_with_retries()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
-    assert!(std::fs::read(&here).unwrap() == bytes);
+    assert!(std::fs::read(&local_path).unwrap() == bytes);
     let moved = from.moved();
     assert!(
         moved < LENGTH as u64 + (1 << 20),
@@ -148,12 +146,12 @@ async fn a_download_that_breaks_goes_on_from_what_is_here() {
 }
 
 #[tokio::test]
-async fn an_upload_that_breaks_goes_on_in_a_later_run() {
+async fn an_interrupted_upload_is_resumed_by_a_later_run() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, to, bytes) = shelves("up");
-    let here = dir.path().join("f");
-    std::fs::write(&here, &bytes).unwrap();
-    let from = here.display().to_string();
+    let (_, to, bytes) = memory_stores("up");
+    let local_path = dir.path().join("f");
+    std::fs::write(&local_path, &bytes).unwrap();
+    let from = local_path.display().to_string();
     to.break_after(&[5 << 20]);
     let (summary, _) = copy(&from, "memory://up.to/f", &options()).await;
     assert_eq!(summary.exit, Exit::Unreachable);
@@ -166,7 +164,7 @@ async fn an_upload_that_breaks_goes_on_in_a_later_run() {
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert!(to.get("/f") == Some(bytes));
     assert!(to.moved() < LENGTH as u64 + (2 << 20), "{}", to.moved());
-    // Once more: it is there.
+    // A third run finds the file in place.
     let before = to.moved();
     let (summary, _) = copy(&from, "memory://up.to/f", &resuming).await;
     assert_eq!((summary.exit, summary.bytes), (Exit::Done, 0));
@@ -174,14 +172,14 @@ async fn an_upload_that_breaks_goes_on_in_a_later_run() {
 }
 
 #[tokio::test]
-async fn a_wrong_byte_is_found_wherever_it_was_stored() {
+async fn a_byte_stored_wrongly_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, to, bytes) = shelves("wrong");
-    let here = dir.path().join("f");
-    std::fs::write(&here, &bytes).unwrap();
+    let (_, to, bytes) = memory_stores("wrong");
+    let local_path = dir.path().join("f");
+    std::fs::write(&local_path, &bytes).unwrap();
     for from in [
         "memory://wrong.from/f".to_owned(),
-        here.display().to_string(),
+        local_path.display().to_string(),
     ] {
         to.corrupt_at(4_000_000);
         let (summary, _) = copy(&from, "memory://wrong.to/f", &options()).await;
@@ -191,19 +189,19 @@ async fn a_wrong_byte_is_found_wherever_it_was_stored() {
 }
 
 #[tokio::test]
-async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
+async fn a_byte_changed_in_transit_fails_the_verification() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, to, bytes) = shelves("garbled");
-    let here = dir.path().join("f").display().to_string();
-    for destination in ["memory://garbled.to/f", &here] {
+    let (from, to, bytes) = memory_stores("garbled");
+    let local_path = dir.path().join("f").display().to_string();
+    for destination in ["memory://garbled.to/f", &local_path] {
         from.garble_at(4_000_000);
         let (summary, _) = copy("memory://garbled.from/f", destination, &options()).await;
         assert_eq!(summary.exit, Exit::Integrity, "{destination}");
         assert_eq!(to.get("/f"), None);
     }
     assert!(!dir.path().join("f").exists());
-    // One that sums nothing is believed.
-    from.make_plain();
+    // A source without checksums is trusted.
+    from.remove_capabilities();
     let (summary, _) = copy(
         "memory://garbled.from/f",
         "memory://garbled.to/f",
@@ -218,18 +216,18 @@ async fn a_byte_that_changes_on_the_way_here_is_found_wherever_it_goes() {
 }
 
 #[tokio::test]
-async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same() {
-    let (_, to, bytes) = shelves("little");
-    to.make_plain();
+async fn a_storage_without_capabilities_gets_its_files_with_a_warning() {
+    let (_, to, bytes) = memory_stores("little");
+    to.remove_capabilities();
     let (summary, warnings) =
         copy("memory://little.from/f", "memory://little.to/f", &options()).await;
     assert_eq!(summary.exit, Exit::Done, "{summary:?}");
     assert_eq!(summary.verified, "size");
     assert!(to.get("/f") == Some(bytes));
-    let told = warnings
+    let message = warnings
         .iter()
         .any(|text| text.contains("refuses to rename"));
-    assert!(told, "{warnings:?}");
+    assert!(message, "{warnings:?}");
     let named = CopyOptions {
         verify: VerifyMode::With(proto::checksum::ChecksumAlgorithm::Md5),
         ..options()
@@ -240,7 +238,7 @@ async fn a_place_that_can_do_little_is_told_of_and_gets_its_files_all_the_same()
 }
 
 #[tokio::test]
-async fn trees_and_patterns_are_the_same_everywhere() {
+async fn trees_and_patterns_work_with_every_storage() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("t/a b")).unwrap();
     for name in ["t/one", "t/two.nc", "t/a b/three.nc"] {
@@ -251,11 +249,11 @@ async fn trees_and_patterns_are_the_same_everywhere() {
         ..options()
     };
     let from = dir.path().join("t").display().to_string();
-    let shelf = MemoryStore::named("trees");
+    let store = MemoryStore::named("trees");
     let (summary, _) = copy(&from, "memory://trees/up/", &recursive).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
     let stored = ["/up/a b/three.nc", "/up/one", "/up/two.nc"];
-    assert_eq!(shelf.paths(), stored);
+    assert_eq!(store.paths(), stored);
     let back = dir.path().join("back");
     let (summary, _) = copy("memory://trees/up", &back.display().to_string(), &recursive).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 3));
@@ -265,63 +263,63 @@ async fn trees_and_patterns_are_the_same_everywhere() {
     );
     let (summary, _) = copy("memory://trees/up/*.nc", "memory://trees/nc/", &options()).await;
     assert_eq!((summary.exit, summary.files), (Exit::Done, 1));
-    assert_eq!(shelf.get("/nc/two.nc").as_deref(), Some(&b"t/two.nc"[..]));
+    assert_eq!(store.get("/nc/two.nc").as_deref(), Some(&b"t/two.nc"[..]));
 }
 
 #[tokio::test]
-async fn a_part_is_as_long_as_it_was_asked_for_wherever_it_goes() {
+async fn the_started_event_has_the_length_of_the_part() {
     let dir = tempfile::tempdir().unwrap();
-    let (from, _, _) = shelves("begun");
-    let here = dir.path().join("here");
-    std::fs::write(&here, from.get("/f").unwrap()).unwrap();
-    let here = here.display().to_string();
-    let there = dir.path().join("there").display().to_string();
+    let (from, _, _) = memory_stores("begun");
+    let local_path = dir.path().join("here");
+    std::fs::write(&local_path, from.get("/f").unwrap()).unwrap();
+    let local_path = local_path.display().to_string();
+    let other_path = dir.path().join("there").display().to_string();
     let part = CopyOptions {
         offset: Some(1000),
         length: Some(50_000),
         ..options()
     };
-    let begun = Arc::new(StartedSizes::default());
-    for from in ["memory://begun.from/f", &here] {
-        for to in ["memory://begun.to/part", &there] {
-            let observer = Arc::clone(&begun) as Arc<dyn CopyObserver>;
+    let observer = Arc::new(StartedSizes::default());
+    for from in ["memory://begun.from/f", &local_path] {
+        for to in ["memory://begun.to/part", &other_path] {
+            let observer = Arc::clone(&observer) as Arc<dyn CopyObserver>;
             crate::copy(&[from.to_owned()], to, &part, observer).await;
         }
     }
-    assert_eq!(*begun.0.lock().unwrap(), [Some(50_000); 4]);
+    assert_eq!(*observer.0.lock().unwrap(), [Some(50_000); 4]);
 }
 
 #[tokio::test]
-async fn parts_and_pipes_go_the_same_way() {
+async fn parts_are_copied_to_every_kind_of_destination() {
     let dir = tempfile::tempdir().unwrap();
-    let (_, to, bytes) = shelves("parts");
+    let (_, to, bytes) = memory_stores("parts");
     let part = CopyOptions {
         offset: Some(1000),
         length: Some(50_000),
         ..options()
     };
-    let here = dir.path().join("part");
+    let local_path = dir.path().join("part");
     for to in [
         "memory://parts.to/part".to_owned(),
-        here.display().to_string(),
+        local_path.display().to_string(),
     ] {
         let (summary, _) = copy("memory://parts.from/f", &to, &part).await;
         assert_eq!(summary.exit, Exit::Done, "{to}: {summary:?}");
     }
     assert!(to.get("/part").as_deref() == Some(&bytes[1000..51_000]));
-    assert!(std::fs::read(&here).unwrap() == bytes[1000..51_000]);
+    assert!(std::fs::read(&local_path).unwrap() == bytes[1000..51_000]);
 }
 
 #[tokio::test]
-async fn a_copy_within_this_machine_is_verified_resumed_and_keeps_its_time() {
+async fn a_local_copy_is_resumed_verified_and_keeps_the_modification_time() {
     let dir = tempfile::tempdir().unwrap();
     let bytes = content(3, LENGTH);
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     std::fs::write(&from, &bytes).unwrap();
-    // What a run that was killed has left: a good beginning, and something else.
-    let mut left = bytes[..6 << 20].to_vec();
-    left[5 << 20..].fill(0);
-    std::fs::write(dir.path().join("to.longhaul-partial"), &left).unwrap();
+    // State left by a killed run: correct bytes, then wrong ones.
+    let mut leftover = bytes[..6 << 20].to_vec();
+    leftover[5 << 20..].fill(0);
+    std::fs::write(dir.path().join("to.longhaul-partial"), &leftover).unwrap();
     let resuming = CopyOptions {
         resume: true,
         ..options()

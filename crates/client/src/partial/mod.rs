@@ -1,0 +1,358 @@
+//! Names of unfinished files, and the local file that a get writes until it is complete.
+//!
+//! An unfinished file is called `NAME.longhaul-partial`, its journal `NAME.longhaul-journal`, both
+//! in the directory of the destination. If a name would become too long for a file system, `NAME`
+//! is replaced by a hash of itself. The writer of a destination holds the lock of the partial file
+//! ([`PartialFile::lock`]) until the rename; the journal belongs to the same writer.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use data::checksum::ChecksumHasher;
+use data::store::Sink;
+use data::store::durability::SyncPolicy;
+use data::store::file::FileSink;
+use proto::checksum::ChecksumAlgorithm;
+use proto::path::{MAX_NAME, PARTIAL_HASH_DIGITS, PARTIAL_SUFFIX};
+use proto::timestamp::Timestamp;
+
+use crate::lock_file::{self, LockFile, LockedOpen};
+use crate::{CopyFailure, Exit};
+
+const JOURNAL_SUFFIX: &[u8] = b".longhaul-journal";
+/// Suffix of the temporary file that replaces a journal.
+pub(crate) const JOURNAL_TEMP_SUFFIX: &[u8] = b"~";
+
+/// Partial name for the last component `name`.
+pub(crate) fn partial_name(name: &[u8]) -> Vec<u8> {
+    with_suffix(name, PARTIAL_SUFFIX)
+}
+
+/// Partial path for the remote path `path`.
+pub(crate) fn partial_path(path: &[u8]) -> Vec<u8> {
+    let start = path.iter().rposition(|b| *b == b'/').map_or(0, |i| i + 1);
+    let mut partial = path[..start].to_vec();
+    partial.extend(partial_name(&path[start..]));
+    partial
+}
+
+/// The other names that a copy to `name` uses in the same directory: the partial file, its journal,
+/// and the journal's temporary file.
+pub(crate) fn companion_names(name: &[u8]) -> [Vec<u8>; 3] {
+    let journal = with_suffix(name, JOURNAL_SUFFIX);
+    let temporary = [journal.as_slice(), JOURNAL_TEMP_SUFFIX].concat();
+    [partial_name(name), journal, temporary]
+}
+
+/// The partial path for `path`, if it is hashed, so that its name does not show which file it
+/// belongs to.
+pub(crate) fn hashed_partial_path(path: &[u8]) -> Option<Vec<u8>> {
+    let partial = partial_path(path);
+    let readable = [path, PARTIAL_SUFFIX].concat();
+    (partial != readable).then_some(partial)
+}
+
+/// Whether the last component `name` is that of a partial file or of a journal. A file that was
+/// moved out of the way (`NAME.longhaul-partial.old`) is neither: it is complete and may be the
+/// only copy of its data.
+pub(crate) fn is_unfinished(name: &[u8]) -> bool {
+    let name = name.strip_suffix(JOURNAL_TEMP_SUFFIX).unwrap_or(name);
+    let ends_with = |suffix: &[u8]| name.len() > suffix.len() && name.ends_with(suffix);
+    ends_with(PARTIAL_SUFFIX) || ends_with(JOURNAL_SUFFIX)
+}
+
+fn with_suffix(name: &[u8], suffix: &[u8]) -> Vec<u8> {
+    // One byte stays free for the suffix of the journal's temporary file.
+    let mut out = if name.len() + suffix.len() >= MAX_NAME {
+        name_hash(name).into_bytes()
+    } else {
+        name.to_vec()
+    };
+    out.extend_from_slice(suffix);
+    out
+}
+
+/// Hex digits that represent `bytes` in a file name.
+fn name_hash(bytes: &[u8]) -> String {
+    let mut hasher = ChecksumHasher::new(ChecksumAlgorithm::Blake3);
+    hasher.update(bytes);
+    let mut hex = hasher.finish();
+    hex.truncate(PARTIAL_HASH_DIGITS);
+    hex
+}
+
+/// Directory for records of copies to servers: `$XDG_STATE_HOME/longhaul`, or
+/// `~/.local/state/longhaul`. `None` if it cannot be created.
+fn state_directory() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        // The XDG base directory specification requires ignoring relative paths.
+        .filter(|p| p.is_absolute())
+        .or_else(|| std::env::home_dir().map(|home| home.join(".local/state")))?;
+    let directory = state.join("longhaul");
+    fs::create_dir_all(&directory).ok()?;
+    Some(directory)
+}
+
+/// Path of the journal of a copy to a server, named after a hash of both ends. `None` if there is
+/// no directory for it.
+pub(crate) fn upload_journal_path(source: &str, destination: &str) -> Option<PathBuf> {
+    let name = name_hash(format!("{source}\n{destination}").as_bytes());
+    Some(state_directory()?.join(format!("{name}.journal")))
+}
+
+/// Takes the lock of `destination` on a server, so that one process of this account on this machine
+/// writes it and its journals. The lock lasts until the result is dropped. `None`: locking is not
+/// possible there.
+pub(crate) fn lock_remote_destination(
+    destination: &str,
+    display_name: &str,
+) -> Result<Option<LockFile>, CopyFailure> {
+    let name = name_hash(destination.as_bytes());
+    let Some(path) = state_directory().map(|d| d.join(format!("{name}.lock"))) else {
+        return Ok(None);
+    };
+    match lock_file::open_locked(&path) {
+        Ok(LockedOpen::Locked(file)) => Ok(Some(LockFile::new(path, file))),
+        Ok(LockedOpen::Busy) => Err(destination_busy_failure(display_name)),
+        Ok(LockedOpen::Unlocked(_)) | Err(_) => Ok(None),
+    }
+}
+
+fn destination_busy_failure(display_name: impl std::fmt::Display) -> CopyFailure {
+    CopyFailure::destination_busy(format!(
+        "{display_name}: another copy is writing this file; wait for it to end, or use --wait"
+    ))
+}
+
+/// How a local destination is written.
+#[derive(Debug)]
+pub(crate) enum WriteTarget {
+    /// Standard output, a device or a pipe: written directly, without a rename.
+    Direct {
+        /// The open file.
+        sink: Arc<FileSink>,
+    },
+    /// A regular file: written under its partial name and renamed when complete.
+    File(PartialFile),
+}
+
+/// A local file that is being written.
+#[derive(Debug, Clone)]
+pub(crate) struct PartialFile {
+    /// Final path.
+    pub(crate) destination: PathBuf,
+    /// Path until the file is complete.
+    pub(crate) path: PathBuf,
+    /// Path of the journal.
+    pub(crate) journal: PathBuf,
+}
+
+impl WriteTarget {
+    /// Standard output, from its current offset: a redirected file may already hold another
+    /// program's output, and may receive more.
+    pub(crate) fn stdout() -> Result<Self, CopyFailure> {
+        use std::os::fd::AsFd;
+        let open_stdout = || -> io::Result<Self> {
+            let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            let sink = Arc::new(FileSink::sequential(file, "standard output"));
+            Ok(Self::Direct { sink })
+        };
+        open_stdout().map_err(|e| CopyFailure::new(Exit::Local, format!("standard output: {e}")))
+    }
+
+    /// The way to write `destination`. A symbolic link to a file is followed, so that the rename
+    /// replaces the file and not the link.
+    pub(crate) fn for_path(destination: &Path) -> Result<Self, CopyFailure> {
+        let destination = fs::canonicalize(destination).unwrap_or_else(|_| destination.to_owned());
+        match fs::metadata(&destination) {
+            // An error now is better than one after the whole file has arrived.
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(local_failure(&destination, e)),
+            Ok(meta) if meta.is_dir() => Err(local_failure(&destination, "is a directory")),
+            Ok(meta) if !meta.is_file() => {
+                let kind = meta.file_type();
+                // A socket cannot be opened, and a write to a block device could destroy a file
+                // system.
+                if kind.is_socket() || kind.is_block_device() {
+                    return Err(local_failure(&destination, "is a socket or block device"));
+                }
+                // No O_TRUNC and no O_CREAT: a device or FIFO exists already.
+                let file = OpenOptions::new().write(true).open(&destination);
+                let sink = file
+                    .and_then(|file| FileSink::new(file, destination.to_string_lossy()))
+                    .map_err(|e| local_failure(&destination, e))?;
+                Ok(Self::Direct {
+                    sink: Arc::new(sink),
+                })
+            }
+            _ => PartialFile::for_destination(destination).map(Self::File),
+        }
+    }
+}
+
+impl PartialFile {
+    fn for_destination(destination: PathBuf) -> Result<Self, CopyFailure> {
+        let name = destination
+            .file_name()
+            .ok_or_else(|| local_failure(&destination, "names no file"))?;
+        let directory = directory_of(&destination);
+        if fs::metadata(directory).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+            let missing = format!(
+                "no such directory; make it first (mkdir -p {})",
+                directory.display()
+            );
+            return Err(local_failure(directory, missing));
+        }
+        let beside = |suffix: &[u8]| {
+            let name = OsString::from_vec(with_suffix(name.as_bytes(), suffix));
+            destination.with_file_name(name)
+        };
+        Ok(Self {
+            path: beside(PARTIAL_SUFFIX),
+            journal: beside(JOURNAL_SUFFIX),
+            destination,
+        })
+    }
+
+    /// Takes the lock on the partial file, the journal and the destination, until the file is
+    /// closed. Existing content is kept. Returns `false` if the file system has no locks. `policy`
+    /// says how written data gets to disk.
+    ///
+    /// # Errors
+    /// [`CopyFailure::destination_busy`] if another copy holds the lock. Otherwise the error of opening
+    /// the file.
+    pub(crate) fn lock(&self, policy: SyncPolicy) -> Result<(Arc<FileSink>, bool), CopyFailure> {
+        let opened =
+            lock_file::open_locked(&self.path).map_err(|e| local_failure(&self.path, e))?;
+        let (file, locked) = match opened {
+            LockedOpen::Locked(file) => (file, true),
+            // A file system without locks still allows the copy, with a warning.
+            LockedOpen::Unlocked(file) => (file, false),
+            LockedOpen::Busy => return Err(destination_busy_failure(self.destination.display())),
+        };
+        // An earlier version may have left the file readable for others. The mode of somebody
+        // else's file cannot be changed, so errors are ignored.
+        let _ = file.set_permissions(Permissions::from_mode(0o600));
+        let sink = FileSink::new(file, self.path.to_string_lossy());
+        let sink = sink.map_err(|e| local_failure(&self.path, e))?;
+        // `None`: the directory is not synced. A partial file that loses its name in a power cut is
+        // merely not resumed.
+        Ok((Arc::new(sink.with_policy(policy, None)), locked))
+    }
+
+    /// Truncates the partial file to zero bytes.
+    pub(crate) fn truncate(&self, sink: &FileSink) -> Result<(), CopyFailure> {
+        sink.file()
+            .set_len(0)
+            .map_err(|e| local_failure(&self.path, e))
+    }
+
+    /// Removes the partial file if it is empty.
+    pub(crate) fn remove_if_empty(&self, sink: &FileSink) {
+        if sink.file().metadata().is_ok_and(|meta| meta.len() == 0) {
+            lock_file::remove_if_same(&self.path, sink.file());
+        }
+    }
+
+    /// Length of the partial file of an earlier run.
+    pub(crate) fn existing_length(&self) -> Option<u64> {
+        fs::metadata(&self.path).ok().map(|meta| meta.len())
+    }
+
+    /// Gives the complete and verified file its time (if known) and permissions: those of the file
+    /// it replaces, otherwise those that the umask grants. The data is on disk when this returns,
+    /// unless the policy is [`SyncPolicy::None`]. Blocks while the disk works.
+    pub(crate) fn sync_with_metadata(
+        &self,
+        sink: &FileSink,
+        modified: Option<Timestamp>,
+    ) -> Result<(), CopyFailure> {
+        if let Some(time) = modified.and_then(system_time) {
+            // Some file systems cannot store such a time; the copy is complete without it.
+            let _ = sink.file().set_modified(time);
+        }
+        let mode = match fs::metadata(&self.destination) {
+            // No setuid, setgid or sticky bit: whoever trusted the replaced file to run under
+            // another identity trusted its old content.
+            Ok(old_file) => old_file.permissions().mode() & 0o777,
+            Err(_) => 0o666 & !umask(),
+        };
+        // Some file systems have no permissions.
+        let _ = sink.file().set_permissions(Permissions::from_mode(mode));
+        sink.sync().map_err(|e| local_failure(&self.path, e))
+    }
+
+    /// Renames the file to its final name, if the partial name still belongs to it. The new name is
+    /// on disk when this returns, unless the policy is [`SyncPolicy::None`]. Blocks while the disk
+    /// works.
+    pub(crate) fn put_in_place(&self, sink: &FileSink) -> Result<(), CopyFailure> {
+        // Checked last, because the sync may have taken long.
+        if !lock_file::path_names_file(&self.path, sink.file())
+            .map_err(|e| local_failure(&self.path, e))?
+        {
+            let message = format!(
+                "was removed or replaced by another process while it was written; {} is unchanged",
+                self.destination.display()
+            );
+            return Err(local_failure(&self.path, message));
+        }
+        fs::rename(&self.path, &self.destination)
+            .map_err(|e| local_failure(&self.destination, e))?;
+        if !sink.is_durable() {
+            return Ok(());
+        }
+        // rename(2) is durable only after the directory is synced.
+        let directory = directory_of(&self.destination);
+        SyncPolicy::File
+            .sync_directory(directory)
+            .map_err(|e| local_failure(directory, e))
+    }
+}
+
+/// The permission bits that new files of this process do not get. umask(2) cannot read the mask
+/// without changing it, so it is read from /proc/self/status (proc(5)). If that fails, no
+/// permissions for others.
+fn umask() -> u32 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok())
+        .unwrap_or(0o077)
+}
+
+/// The directory of a path's last component.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn system_time(time: Timestamp) -> Option<SystemTime> {
+    let seconds = u64::try_from(time.0).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+/// Modification time of a local file.
+pub(crate) fn modification_time(meta: &fs::Metadata) -> Option<Timestamp> {
+    let since = meta.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH);
+    Some(Timestamp(i64::try_from(since.ok()?.as_secs()).ok()?))
+}
+
+/// The last component of a local path as bytes.
+pub(crate) fn file_name_bytes(path: &Path) -> Option<&[u8]> {
+    path.file_name().map(OsStr::as_bytes)
+}
+
+/// A failure of this machine concerning a path.
+pub(crate) fn local_failure(path: &Path, reason: impl std::fmt::Display) -> CopyFailure {
+    CopyFailure::new(Exit::Local, format!("{}: {reason}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+use std::io::Write;
+
+use super::*;
+
+#[test]
+fn partial_names_are_hashed_when_too_long() {
+    assert_eq!(partial_name(b"a b"), b"a b.longhaul-partial");
+    assert_eq!(partial_path(b"/d/\xff"), b"/d/\xff.longhaul-partial");
+    let long = partial_path(&[b"/d/", [b'x'; 250].as_slice()].concat());
+    assert!(long.len() < 60 && long.ends_with(PARTIAL_SUFFIX));
+    assert_ne!(partial_name(&[b'x'; 250]), partial_name(&[b'x'; 251]));
+    assert_eq!(hashed_partial_path(b"/d/f"), None);
+    assert!(hashed_partial_path(&[b'x'; 250]).is_some());
+}
+
+#[test]
+fn the_error_names_a_missing_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let failure = WriteTarget::for_path(&dir.path().join("none/f")).unwrap_err();
+    assert_eq!(failure.exit, Exit::Local);
+    let named = format!("{}: no such directory", dir.path().join("none").display());
+    assert!(failure.message.starts_with(&named), "{failure}");
+}
+
+#[test]
+fn a_finished_file_gets_time_permissions_and_final_name() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let destination = dir.path().join("f");
+    fs::write(&destination, "old").unwrap();
+    fs::set_permissions(&destination, Permissions::from_mode(0o600)).unwrap();
+    let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&destination) else {
+        panic!("a regular file is written under its partial name");
+    };
+    let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
+    assert!(
+        partial
+            .lock(SyncPolicy::default())
+            .unwrap_err()
+            .is_destination_busy()
+    );
+    sink.file().write_all(b"new").unwrap();
+    assert_eq!(fs::read(&destination).unwrap(), b"old");
+    partial
+        .sync_with_metadata(&sink, Some(Timestamp(1_000_000_000)))
+        .unwrap();
+    partial.put_in_place(&sink).unwrap();
+    let meta = fs::metadata(&destination).unwrap();
+    assert_eq!(fs::read(&destination).unwrap(), b"new");
+    assert_eq!(modification_time(&meta), Some(Timestamp(1_000_000_000)));
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    assert!(!partial.path.exists());
+}
+
+fn partial_at(destination: &Path) -> PartialFile {
+    match WriteTarget::for_path(destination) {
+        Ok(WriteTarget::File(partial)) => partial,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn partial_files_are_private_and_finished_files_not_setuid() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+    fs::write(&old, "old").unwrap();
+    fs::set_permissions(&old, Permissions::from_mode(0o6755)).unwrap();
+    let usual = dir.path().join("usual");
+    fs::write(&usual, "").unwrap();
+    for (destination, wanted) in [(&old, 0o755), (&new, mode(&usual))] {
+        let partial = partial_at(destination);
+        fs::write(&partial.path, "left by an earlier version").unwrap();
+        fs::set_permissions(&partial.path, Permissions::from_mode(0o4777)).unwrap();
+        let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
+        assert_eq!(mode(&partial.path), 0o600);
+        partial.sync_with_metadata(&sink, None).unwrap();
+        partial.put_in_place(&sink).unwrap();
+        assert_eq!(mode(destination), wanted);
+    }
+}
+
+#[test]
+fn a_foreign_file_under_the_partial_name_is_not_renamed() {
+    let dir = tempfile::tempdir().unwrap();
+    let partial = partial_at(&dir.path().join("f"));
+    let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
+    sink.file().write_all(b"verified").unwrap();
+    fs::remove_file(&partial.path).unwrap();
+    partial.sync_with_metadata(&sink, None).unwrap();
+    assert_eq!(partial.put_in_place(&sink).unwrap_err().exit, Exit::Local);
+    fs::write(&partial.path, "somebody else's").unwrap();
+    let failure = partial.put_in_place(&sink).unwrap_err();
+    assert!(failure.message.contains("replaced"), "{failure}");
+    assert!(!partial.destination.exists());
+    partial.remove_if_empty(&sink);
+    assert!(partial.path.exists());
+}
+
+#[test]
+fn a_partial_file_replaced_after_the_sync_leaves_the_destination_unchanged() {
+    let dir = tempfile::tempdir().unwrap();
+    let partial = partial_at(&dir.path().join("f"));
+    fs::write(&partial.destination, "old").unwrap();
+    let (sink, _) = partial.lock(SyncPolicy::default()).unwrap();
+    sink.file().write_all(b"verified").unwrap();
+    partial.sync_with_metadata(&sink, None).unwrap();
+    let other = dir.path().join("other");
+    fs::write(&other, "somebody else's").unwrap();
+    fs::rename(&other, &partial.path).unwrap();
+    let failure = partial.put_in_place(&sink).unwrap_err();
+    assert_eq!((failure.exit as u8, failure.transient), (7, false));
+    assert_eq!(fs::read(&partial.destination).unwrap(), b"old");
+    assert_eq!(fs::read(&partial.path).unwrap(), b"somebody else's");
+}
+
+#[test]
+fn too_long_names_are_refused_before_the_transfer() {
+    let dir = tempfile::tempdir().unwrap();
+    let failure = WriteTarget::for_path(&dir.path().join("x".repeat(256))).unwrap_err();
+    assert_eq!(failure.exit, Exit::Local);
+    assert!(failure.message.contains("too long"), "{failure}");
+}
+
+#[test]
+fn names_of_unfinished_files_are_recognized() {
+    for name in [&b"a"[..], b"a.longhaul-partial", &[b'x'; 250]] {
+        assert!(companion_names(name).iter().all(|name| is_unfinished(name)));
+    }
+    for name in [
+        &b"a"[..],
+        b"a~",
+        b".longhaul-partial",
+        b"~",
+        b"a.longhaul-partial.gz",
+        b"a.longhaul-partial.old",
+    ] {
+        assert!(!is_unfinished(name));
+    }
+}
+
+#[test]
+fn links_are_followed_and_devices_written_directly() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f");
+    fs::write(&file, "x").unwrap();
+    let link = dir.path().join("l");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let Ok(WriteTarget::File(partial)) = WriteTarget::for_path(&link) else {
+        panic!("a link to a file is a file");
+    };
+    assert_eq!(partial.destination, fs::canonicalize(&file).unwrap());
+    assert!(matches!(
+        WriteTarget::for_path(Path::new("/dev/null")),
+        Ok(WriteTarget::Direct { .. })
+    ));
+    assert_eq!(
+        WriteTarget::for_path(dir.path()).unwrap_err().exit,
+        Exit::Local
+    );
+}
